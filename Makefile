@@ -1,0 +1,113 @@
+# Ranklings. `make` alone lists what there is.
+#
+# make turns every failure of a recipe into its own exit code 2. A script that must tell "something failed" (1) from
+# "the command was wrong" (2) and "the grader's own fault" (3) calls `.venv/bin/python -m grader …` itself.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+PIP_FLAGS := --quiet --no-input --disable-pip-version-check
+GRADER = $(PY) -m grader
+
+.DEFAULT_GOAL := help
+.PHONY: help grade list show hint reset verify doctor test lint types bench lock clean distclean
+.DELETE_ON_ERROR:
+
+## -- For students
+## grade      grade exercise EX: make grade EX=03 [SUBMISSION=file or folder] [ARGS="--seed 7"]
+##            without EX: all exercises that you have begun
+grade: $(READY)
+	@$(GRADER) grade $(EX) $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(ARGS)
+
+## list       all exercises with points and time, and which you have begun
+list: $(READY)
+	@$(GRADER) list $(ARGS)
+
+## show       the statement of exercise EX
+show: $(READY)
+	@$(GRADER) show $(EX) $(ARGS)
+
+## hint       the first hint for exercise EX, or hint N: make hint EX=03 ARGS="--level 2"
+hint: $(READY)
+	@$(GRADER) hint $(EX) $(ARGS)
+
+## reset      put the stub of exercise EX back; your file is kept beside it
+reset: $(READY)
+	@$(GRADER) reset $(EX) $(ARGS)
+
+## doctor     what this machine has and what that means for grading
+doctor: $(READY)
+	@$(GRADER) doctor $(ARGS)
+
+## -- For authors
+## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]
+verify: $(READY)
+	@$(GRADER) verify $(EX) $(ARGS)
+
+## test       lint, types and all tests, the layer law among them; ARGS goes to pytest
+test: lint types
+	@$(PY) -m pytest $(ARGS)
+
+## lint       ruff: rules and formatting of imports
+lint: $(READY)
+	@$(PY) -m ruff check --quiet .
+
+## types      mypy, strict, for the grader
+types: $(READY)
+	@$(PY) -m mypy --no-error-summary
+
+## bench      time and memory as ratios
+bench: $(READY)
+	@$(PY) -m grader.authoring.bench $(ARGS)
+
+## -- The environment
+## lock       write requirements.lock anew from the ranges of pyproject.toml
+lock:
+	$(call need_python)
+	@$(PYTHON) -m venv --clear .venv-lock
+	@.venv-lock/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
+	@{ printf '%s\n%s\n' "$(LOCK_LINE_1)" "$(LOCK_LINE_2)"; \
+	   .venv-lock/bin/python -m pip list --format=freeze --exclude pip --exclude ranklings \
+	   | sed -e 's/+.*//' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton=/d'; } > requirements.lock.partial
+	@mv requirements.lock.partial requirements.lock
+	@rm -rf .venv-lock
+
+LOCK_LINE_1 := \# What this project was last proven with, for pip. Written by make lock from the ranges of pyproject.toml;
+LOCK_LINE_2 := \# what torch needs for one platform only (CUDA, Triton) is left to pip.
+
+## clean      remove caches
+clean:
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .venv-lock
+	@find . -name .venv -prune -o -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+## distclean  remove caches and the environment
+distclean: clean
+	@rm -rf $(VENV)
+
+help:
+	@awk '/^## -- / { print "\n" substr($$0, 7); next } /^## / { print "  " substr($$0, 4) }' Makefile
+
+# The stamp is written last and removed first, so that a broken environment is never taken for a ready one.
+$(READY): requirements.lock pyproject.toml
+	@rm -f $(READY)
+	$(call need_python)
+	@$(PY) -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV) \
+	  || { $(say) "$(VENV) could not be created; the lines above say why." >&2; exit 3; }
+	@$(say) "Preparing $(VENV). This happens once and downloads PyTorch, which can take some minutes." >&2
+	@$(PY) -m pip install $(PIP_FLAGS) --requirement requirements.lock >&2 \
+	  || { $(say) "pip could not install requirements.lock; the lines above say why. Mend that and call make again." >&2; exit 3; }
+	@$(PY) -m pip install $(PIP_FLAGS) --no-build-isolation --no-deps --editable . >&2 \
+	  || { $(say) "pip could not install the grader itself; the lines above say why." >&2; exit 3; }
+	@touch $(READY)
+
+say = printf 'grader: %s\n'
+
+define need_python
+@$(PYTHON) -c '' 2>/dev/null \
+  || { $(say) "$(PYTHON) was not found. Install Python 3.11 or newer, or name it: make PYTHON=python3.12 …" >&2; exit 3; }
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || { $(say) "$(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed. Name one: make PYTHON=python3.12 …" >&2; exit 3; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+  || { $(say) "$(PYTHON) has no venv module (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 3; }
+endef

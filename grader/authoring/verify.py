@@ -1,0 +1,196 @@
+"""Proof of an exercise: its stub passes no check, its solution and variants pass all, each mutant fails exactly the
+checks that it names, and every check is failed by some mutant."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from grader import catalog
+from grader.errors import AuthorError
+from grader.grade import MAX_SEED, preload, run_in
+from grader.judge import judge
+from grader.model import Exercise, Outcome, Run, Submission, Verdict
+from grader.ranks import Session
+
+_Ran = tuple[int, Submission, tuple[Run, ...], float]
+MARKS = {
+    Outcome.PASSED: "✓",
+    Outcome.FAILED: "✗",
+    Outcome.BLOCKED: "·",
+    Outcome.SKIPPED: "s",
+    Outcome.BROKEN: "!",
+}
+
+
+class Kind(Enum):
+    """What a specimen has to prove."""
+
+    STUB = "stub"
+    SOLUTION = "solution"
+    VARIANT = "variant"
+    MUTANT = "mutant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specimen:
+    """A submission whose verdicts are known beforehand. `fails` is what a mutant must fail, no more and no less."""
+
+    kind: Kind
+    name: str
+    path: Path
+    source: bytes
+    fails: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A specimen with the verdicts that it got, and in what way they were wrong (nothing: they were right)."""
+
+    specimen: Specimen
+    verdicts: tuple[Verdict, ...]
+    seed: int
+    seconds: float
+
+    def of(self, *outcomes: Outcome) -> frozenset[str]:
+        return frozenset(v.check.id for v in self.verdicts if v.outcome in outcomes)
+
+    def breaches(self) -> Iterator[str]:
+        """One sentence for each expectation that was not met."""
+        who = f"{self.specimen.kind.value} {self.specimen.name} (seed {self.seed})"
+        for verdict in self.verdicts:
+            if verdict.outcome is Outcome.BROKEN:
+                yield f"{who}: check {verdict.check.id} is broken: {verdict.message}"
+        passed, failed = self.of(Outcome.PASSED), self.of(Outcome.FAILED)
+        if self.specimen.kind is Kind.STUB:
+            yield from (f"{who}: passes {check}" for check in sorted(passed))
+        elif self.specimen.kind is Kind.MUTANT:
+            yield from (f"{who}: does not fail {check}" for check in sorted(self.specimen.fails - failed))
+            yield from (self._unexpected(who, check) for check in sorted(failed - self.specimen.fails))
+        else:
+            yield from (self._unexpected(who, v.check.id) for v in self.verdicts if v.outcome is not Outcome.PASSED)
+
+    def _unexpected(self, who: str, check: str) -> str:
+        verdict = next(v for v in self.verdicts if v.check.id == check)
+        return f"{who}: {verdict.outcome.value} {check}: {verdict.message[:300]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """All trials of one exercise."""
+
+    exercise: Exercise
+    trials: tuple[Trial, ...]
+    seconds: float
+
+    def breaches(self) -> list[str]:
+        """Everything that is wrong with the exercise; empty if it is proved."""
+        found = [breach for trial in self.trials for breach in trial.breaches()]
+        mutants = [trial for trial in self.trials if trial.specimen.kind is Kind.MUTANT]
+        killers = {check for trial in mutants for check in trial.of(Outcome.FAILED)}
+        return found + [f"no mutant fails {c.id}" for c in self.exercise.checks if c.id not in killers]
+
+
+def specimens(exercise: Exercise, root: Path) -> tuple[Specimen, ...]:
+    """The stub, the solution, its variants and its mutants, as exercises/ and reference/ have them."""
+    solution = catalog.reference(exercise.name, root) / exercise.file
+    if not solution.is_file():
+        raise AuthorError(solution, "the solution is missing", "Write it; mutants are edits of it.")
+    return (
+        _read(Kind.STUB, "stub", exercise.stub),
+        _read(Kind.SOLUTION, "solution", solution),
+        *(_read(Kind.VARIANT, path.stem, path) for path in catalog.variants(exercise, root)),
+        *(
+            Specimen(kind=Kind.MUTANT, name=m.name, path=solution, source=m.source.encode(), fails=frozenset(m.fails))
+            for m in catalog.load_mutants(exercise, root)
+        ),
+    )
+
+
+def _read(kind: Kind, name: str, path: Path) -> Specimen:
+    return Specimen(kind=kind, name=name, path=path, source=path.read_bytes())
+
+
+def verify(
+    name: str,
+    root: Path,
+    *,
+    seed: int | None = None,
+    start_method: str = "forkserver",
+    select: Callable[[Specimen], bool] = lambda specimen: True,
+    progress: Callable[[str], None] = lambda phase: None,
+) -> Proof:
+    """Try every specimen of one exercise on real ranks, two at a time, from one warm host."""
+    exercise = catalog.load(name, root)
+    chosen = [specimen for specimen in specimens(exercise, root) if select(specimen)]
+    start = time.monotonic()
+    with Session(start_method) as session:
+        preload()
+        trials = tuple(try_all(session, exercise, root, chosen, seed, progress))
+    return Proof(exercise=exercise, trials=trials, seconds=time.monotonic() - start)
+
+
+def try_all(
+    session: Session,
+    exercise: Exercise,
+    root: Path,
+    chosen: Sequence[Specimen],
+    seed: int | None,
+    progress: Callable[[str], None],
+) -> Iterator[Trial]:
+    """Run specimens in a pool and judge each in this thread, since pytest is not made for several."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        jobs = [(specimen, pool.submit(_run, session, exercise, root, specimen, seed)) for specimen in chosen]
+        for specimen, job in jobs:
+            used, received, runs, seconds = job.result()
+            progress(f"{exercise.name}: {specimen.kind.value} {specimen.name}")
+            verdicts = judge(exercise, received, runs)
+            yield Trial(specimen=specimen, verdicts=verdicts, seed=used, seconds=seconds)
+
+
+def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, seed: int | None) -> _Ran:
+    start = time.monotonic()
+    used = secrets.randbelow(MAX_SEED) if seed is None else seed
+    received = Submission(
+        path=specimen.path,
+        source=specimen.source,
+        digest=hashlib.sha256(specimen.source).hexdigest(),
+        companions=_companions(exercise, root),
+    )
+    runs = run_in(session, exercise, received, used, jobs=1)
+    return used, received, runs, time.monotonic() - start
+
+
+def _companions(exercise: Exercise, root: Path) -> dict[str, bytes]:
+    """The reference solutions of the exercises that this one builds on."""
+    paths = {name: catalog.reference(name, root) / f"{name.partition('_')[2]}.py" for name in exercise.companions}
+    return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+
+
+def matrix(proof: Proof, width: int = 100) -> str:
+    """The kill matrix: a row for each specimen, a column for each check."""
+    checks = proof.exercise.checks
+    longest = max((len(trial.specimen.name) for trial in proof.trials), default=0)
+    lines = [f"{proof.exercise.name}  {len(proof.trials)} specimens in {proof.seconds:.1f} s", ""]
+    lines += [f"  {number:2d}  {check.id}: {check.title}"[:width] for number, check in enumerate(checks, 1)]
+    lines += ["", " " * (longest + 11) + " ".join(f"{number:2d}" for number in range(1, len(checks) + 1))]
+    for trial in proof.trials:
+        marks = " ".join(f" {MARKS[verdict.outcome]}" for verdict in trial.verdicts)
+        wrong = "  ← wrong" if any(trial.breaches()) else ""
+        lines.append(f"{trial.specimen.kind.value:8s}  {trial.specimen.name:{longest}s} {marks}{wrong}")
+    return "\n".join([*lines, "", *summary(proof)]) + "\n"
+
+
+def summary(proof: Proof) -> list[str]:
+    """The breaches, or one line that says that there are none."""
+    if breaches := proof.breaches():
+        return [f"✗ {breach}" for breach in breaches]
+    mutants = sum(trial.specimen.kind is Kind.MUTANT for trial in proof.trials)
+    return [f"✓ all as expected: {mutants} mutants, each killed by exactly the checks that it names"]

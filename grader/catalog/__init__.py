@@ -1,0 +1,14 @@
+"""Exercises as values: folders of exercises/ and reference/, found, checked and loaded. Nothing here runs their code.
+
+    name = resolve("3", repository_root())         # "03_train_ddp"
+    exercise = load(name, root)                    # a frozen model.Exercise
+    mutants = load_mutants(exercise, root)         # the wrong solutions that its checks must catch
+
+A fault of an author is an AuthorError with path and line; a wrong name typed by a student is a UsageError.
+"""
+
+from grader.catalog.exercise import load
+from grader.catalog.mutants import Mutant, load_mutants, variants
+from grader.catalog.names import all_names, reference, repository_root, resolve
+
+__all__ = ["Mutant", "all_names", "load", "load_mutants", "reference", "repository_root", "resolve", "variants"]

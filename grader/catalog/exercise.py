@@ -1,0 +1,173 @@
+"""A folder of exercises/ becomes a frozen Exercise, or an AuthorError that says which line to mend."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
+
+from grader.catalog.document import Document, read, validated
+from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, top_level_names
+from grader.catalog.manifest import CaseFamily, Manifest
+from grader.catalog.names import MANIFEST
+from grader.catalog.nearest import offer
+from grader.errors import AuthorError
+from grader.model import Case, Check, Exercise, RequiredName
+
+STATEMENT, PROBE, CHECKS = "README.md", "probe.py", "checks.py"
+_POINTS = 100
+
+
+def load(name: str, root: Path) -> Exercise:
+    """The exercise in the folder `name`, with one Case for each world size of each family; seeds are 0 until a run
+    draws them. Raises AuthorError for anything that the design does not allow."""
+    folder = root / "exercises" / name
+    check_folder(folder)
+    document = read(folder / MANIFEST)
+    manifest = validated(document, Manifest)
+    _check_cases(document, manifest)
+    _check_requires(document, manifest)
+    _check_relatives(document, manifest)
+    return Exercise(
+        name=name,
+        title=manifest.title,
+        summary=manifest.summary,
+        folder=folder,
+        file=_file(name),
+        requires=tuple(RequiredName(name=key, signature=text) for key, text in manifest.requires.items()),
+        cases=tuple(case for key, family in manifest.cases.items() for case in _cases(key, family)),
+        checks=_checks(document, manifest),
+        hints=tuple(manifest.hints),
+        time_box=manifest.time_box,
+        prerequisites=tuple(manifest.prerequisites),
+        companions=tuple(manifest.companions),
+    )
+
+
+def _file(name: str) -> str:
+    return f"{name.partition('_')[2]}.py"
+
+
+def check_folder(folder: Path) -> None:
+    """Raises AuthorError unless the folder has a lawful name, all that an author writes, and nothing else. The
+    student's file may be missing: that is for the student to mend. Caches and dot files do not count."""
+    if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", folder.name):
+        raise AuthorError(folder, "the folder's name is not two digits and a word", "Rename it, as 03_train_ddp.")
+    needed = (STATEMENT, MANIFEST, PROBE, CHECKS)
+    for file in needed:
+        if not (folder / file).is_file():
+            raise AuthorError(folder / file, "the file is missing", f"An exercise holds {', '.join(needed)}.")
+    allowed = {*needed, _file(folder.name), "__pycache__"}
+    for entry in sorted(folder.iterdir()):
+        if entry.name not in allowed and not entry.name.startswith("."):
+            remedy = f"Move it elsewhere; an exercise holds {', '.join(needed)} and {_file(folder.name)}."
+            raise AuthorError(entry, "this file does not belong in an exercise's folder", remedy)
+
+
+def _cases(name: str, family: CaseFamily) -> list[Case]:
+    return [
+        Case(
+            name=name,
+            world_size=world_size,
+            probe=family.probe or name,
+            deadline=family.deadline,
+            parameters=copy.deepcopy(family.parameters),
+            environment=dict(family.environment),
+            process_group=family.process_group,
+            hold_group=family.hold_group,
+            trace=family.trace,
+        )
+        for world_size in family.world_sizes
+    ]
+
+
+def _check_cases(document: Document, manifest: Manifest) -> None:
+    """At least one family, each with a function of probe.py."""
+    if not manifest.cases:
+        raise document.error(("cases",), "there is no case", "Add one, so that ranks are run at all.")
+    functions = top_level_names(document.path.with_name(PROBE))
+    for name, family in manifest.cases.items():
+        probe = family.probe or name
+        if probe not in functions:
+            raise document.error(
+                ("cases", name, "probe"), f"{PROBE} has no function '{probe}'", offer(probe, functions)
+            )
+
+
+def _check_requires(document: Document, manifest: Manifest) -> None:
+    for name, signature in manifest.requires.items():
+        if not is_dotted_name(name):
+            raise document.error(
+                ("requires", name), f"'{name}' is no Python name", "Write function, Class or Class.method."
+            )
+        if signature is not None and not is_parameter_list(signature):
+            raise document.error(
+                ("requires", name),
+                f"'{signature}' is no Python parameter list",
+                "Write it as (rank, world_size, *, lr=0.1), in quotes if it holds a colon.",
+            )
+
+
+def _check_relatives(document: Document, manifest: Manifest) -> None:
+    """Prerequisites and companions are other folders in exercises/."""
+    own = document.path.parent
+    others = sorted(entry.name for entry in own.parent.iterdir() if entry.is_dir() and entry.name[:1].isalnum())
+    for key in ("prerequisites", "companions"):
+        for index, name in enumerate(getattr(manifest, key)):
+            if name == own.name:
+                raise document.error((key, index), f"{key} names the exercise itself", "Remove it.")
+            if name not in others:
+                raise document.error(
+                    (key, index), f"{key} names '{name}', no folder in exercises/", offer(name, others)
+                )
+
+
+def _checks(document: Document, manifest: Manifest) -> tuple[Check, ...]:
+    """The test functions of checks.py with the manifest's entries, which must be the same ones in the same order."""
+    written = titles(document.path.with_name(CHECKS))
+    _check_same_checks(document, manifest, written)
+    _check_needs(document, manifest)
+    total = sum(entry.points for entry in manifest.checks.values())
+    if not math.isclose(total, _POINTS):
+        raise document.error(("checks",), f"the points come to {total:g}, not {_POINTS}", "Share out 100 points.")
+    return tuple(
+        Check(
+            id=key,
+            title=written[key][0],
+            points=entry.points,
+            hints=tuple(entry.hints),
+            needs=tuple(entry.needs),
+            visibility=entry.visibility,
+        )
+        for key, entry in manifest.checks.items()
+    )
+
+
+def _check_same_checks(document: Document, manifest: Manifest, written: dict[str, tuple[str, int]]) -> None:
+    for key in manifest.checks:
+        if key not in written:
+            raise document.error(("checks", key), f"{CHECKS} has no function 'test_{key}'", offer(key, written))
+    for key, (_, line) in written.items():
+        if key not in manifest.checks:
+            remedy = f"Add '{key}' to the checks of {MANIFEST}, with its points."
+            raise AuthorError(document.path.with_name(CHECKS), f"test_{key} is not in the manifest", remedy, line)
+    places = {key: place for place, key in enumerate(written)}
+    for before, after in pairwise(manifest.checks):
+        if places[before] > places[after]:
+            remedy = f"Put the checks into one order in both files; there test_{after} comes before test_{before}."
+            raise document.error(("checks", after), f"'{after}' is not in the order of {CHECKS}", remedy)
+
+
+def _check_needs(document: Document, manifest: Manifest) -> None:
+    earlier: list[str] = []
+    for key, entry in manifest.checks.items():
+        for index, need in enumerate(entry.needs):
+            if need in earlier:
+                continue
+            steps = ("checks", key, "needs", index)
+            if need in manifest.checks:
+                raise document.error(steps, f"'{key}' needs '{need}', which is no earlier check", "Move it up.")
+            raise document.error(steps, f"'{key}' needs '{need}', which is no check", offer(need, earlier))
+        earlier.append(key)

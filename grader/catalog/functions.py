@@ -1,0 +1,85 @@
+"""What a Python file of an exercise defines, read and never imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from pathlib import Path
+
+from grader.catalog.document import read_text
+from grader.errors import AuthorError
+
+_PREFIX = "test_"
+
+
+def compiled_fault(source: str) -> SyntaxError | None:
+    """Why `source` cannot be compiled, or None. Nothing of it is executed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, "<source>", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return error
+    except (RecursionError, MemoryError, ValueError) as error:
+        return SyntaxError(str(error) or "nested too deeply")
+    return None
+
+
+def tree(path: Path) -> ast.Module:
+    """The file's syntax tree. Raises AuthorError with the line where it does not compile."""
+    source = read_text(path).removeprefix("\ufeff")
+    fault = compiled_fault(source)
+    if fault:
+        raise AuthorError(path, f"the file does not compile: {fault.msg}", "Mend it.", fault.lineno)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
+def top_level_names(path: Path) -> list[str]:
+    """The functions and plain variables that the file defines at its top level."""
+    names = []
+    for node in tree(path).body:
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return names
+
+
+def titles(path: Path) -> dict[str, tuple[str, int]]:
+    """The `test_…` functions of checks.py without their prefix, in order, each with its title (the first line of its
+    docstring) and its line. Raises AuthorError for one without a docstring and for one defined twice."""
+    found: dict[str, tuple[str, int]] = {}
+    for node in tree(path).body:
+        if not isinstance(node, ast.FunctionDef) or not node.name.startswith(_PREFIX):
+            continue
+        if node.name in {_PREFIX + check for check in found}:
+            raise AuthorError(path, f"{node.name} is defined twice", "Rename one of the two.", node.lineno)
+        found[node.name.removeprefix(_PREFIX)] = _title(path, node), node.lineno
+    return found
+
+
+def _title(path: Path, node: ast.FunctionDef) -> str:
+    lines = (ast.get_docstring(node) or "").splitlines()
+    if not lines:
+        remedy = "Its first line is the title that the student reads; write one."
+        raise AuthorError(path, f"{node.name} has no docstring", remedy, node.lineno)
+    return lines[0].strip()
+
+
+def is_parameter_list(text: str) -> bool:
+    """Whether `text` is what stands behind a function's name: `(rank, world_size, *, lr=0.1)`."""
+    if not re.fullmatch(r"\([^\n]*\)", text):
+        return False
+    source = f"def f{text}: ..."
+    if compiled_fault(source):
+        return False
+    module = ast.parse(source)
+    return len(module.body) == 1 and isinstance(module.body[0], ast.FunctionDef) and len(module.body[0].body) == 1
+
+
+def is_dotted_name(text: str) -> bool:
+    """Whether `text` names a function, a class, or a method as `ShardedSampler.set_epoch`."""
+    return all(part.isidentifier() for part in text.split("."))

@@ -1,0 +1,112 @@
+"""The shape of exercise.yaml and of mutants.yaml. What needs more than the one file is checked where it is loaded."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, PositiveFloat, PositiveInt
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+def _word(value: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", value):
+        raise ValueError("must be a word of small letters, digits and underscores")
+    return value
+
+
+def _variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("must be the name of an environment variable")
+    return value
+
+
+def _distinct(values: list[str]) -> list[str]:
+    if len(set(values)) < len(values):
+        raise ValueError("must not name anything twice")
+    return values
+
+
+def _three_or_none(hints: list[str]) -> list[str]:
+    if len(hints) not in (0, 3):
+        raise ValueError(f"must hold exactly three hints, one a level, not {len(hints)}")
+    return hints
+
+
+def _world_sizes(sizes: list[int]) -> list[int]:
+    if not sizes or min(sizes) < 1:
+        raise ValueError("must hold at least one world size, each of at least 1")
+    if len(set(sizes)) < len(sizes):
+        raise ValueError("must not name a world size twice")
+    return sizes
+
+
+Text = Annotated[str, AfterValidator(_text)]
+Word = Annotated[str, AfterValidator(_word)]
+Variable = Annotated[str, AfterValidator(_variable)]
+Words = Annotated[list[str], AfterValidator(_distinct)]
+Hints = Annotated[list[Text], AfterValidator(_three_or_none)]
+WorldSizes = Annotated[list[int], AfterValidator(_world_sizes)]
+Visibility = Literal["visible", "hidden", "after_due_date", "after_published"]
+
+
+class _Strict(BaseModel):
+    # Strict: a number is never read from text, nor text from a number, and true is not 1.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class CaseFamily(_Strict):
+    """One way to run the ranks, at several world sizes. `deadline` is in seconds."""
+
+    world_sizes: WorldSizes = [1, 2, 3]
+    deadline: PositiveFloat = 30.0
+    probe: str | None = None
+    parameters: dict[str, JsonValue] = {}
+    environment: dict[Variable, str | None] = {}
+    process_group: bool = False
+    hold_group: bool = True
+    trace: bool = False
+
+
+class CheckEntry(_Strict):
+    """What the manifest adds to a test function of checks.py."""
+
+    points: PositiveFloat
+    needs: Words = []
+    hints: Hints = []
+    visibility: Visibility = "visible"
+
+
+class Manifest(_Strict):
+    """exercise.yaml. `time_box` is in minutes."""
+
+    title: Text
+    summary: Text
+    requires: dict[str, str | None]
+    cases: dict[Word, CaseFamily]
+    checks: dict[str, CheckEntry]
+    time_box: PositiveInt = 30
+    prerequisites: Words = []
+    companions: Words = []
+    hints: Hints = []
+
+
+class Edit(_Strict):
+    """A replacement in the solution's text; white space counts."""
+
+    old: str
+    new: str
+
+
+class MutantEntry(_Strict):
+    """One wrong solution of mutants.yaml."""
+
+    name: Word
+    mistake: Text
+    edits: list[Edit]
+    fails: Words

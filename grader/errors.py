@@ -1,0 +1,56 @@
+"""Every error that the grader raises on purpose.
+
+GraderError
+├── UsageError        the command was wrong: a bad EX, a missing file (exit code 2)
+├── AuthorError       an exercise folder is wrong: path, line, fault, remedy (exit code 3)
+├── WireError         bytes from a rank are not a value that the wire allows
+├── RunError          the grader could not run the ranks; never the student's fault (exit code 3)
+└── CheckFailed       a check found the student's code wrong; it carries findings
+
+A student's mistake is never one of the first four: it is a finding in a report.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grader.model import Finding
+
+
+class GraderError(Exception):
+    """Base of all errors raised on purpose; its text is one clear sentence."""
+
+    exit_code = 3
+
+
+class UsageError(GraderError):
+    """The command was wrong, and the sentence says what to type instead."""
+
+    exit_code = 2
+
+
+class AuthorError(GraderError):
+    """An exercise folder is wrong: where, what, and how to mend it."""
+
+    def __init__(self, path: Path, fault: str, remedy: str, line: int | None = None) -> None:
+        self.path, self.fault, self.remedy, self.line = path, fault, remedy, line
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {fault}. {remedy}")
+
+
+class WireError(GraderError):
+    """Bytes that came from a rank are malformed, too large or of a type that may not cross."""
+
+
+class RunError(GraderError):
+    """The ranks could not be run, through no fault of the student."""
+
+
+class CheckFailed(AssertionError):
+    """A check found the student's code wrong."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        self.findings = findings
+        super().__init__("; ".join(finding.sentence() for finding in findings))

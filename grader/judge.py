@@ -1,0 +1,173 @@
+"""Runs go in, verdicts come out; pytest is the engine. Pure: the same runs give the same verdicts.
+
+The same plugin serves `python -m grader grade 03`, where the runs are there already, and `pytest exercises/03_train_ddp`,
+where a case is run when a check first asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+import pytest
+
+from grader.checking import Runs
+from grader.errors import CheckFailed, GraderError, RunError
+from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
+
+TIMEOUT = 120
+"""Seconds after which a check that hangs is given up: the last safety net, never the first."""
+
+
+def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tuple[Verdict, ...]:
+    """The verdict of every check, in order. The first run may be the import of the file, judged before all else."""
+    if unusable := _unusable(submission, runs):
+        return _all_blocked(exercise, unusable)
+    by_case = {run.case.id: run for run in runs}
+    panel = Panel(exercise, lambda case: by_case[case.id])
+    _pytest(exercise, panel)
+    return panel.verdicts()
+
+
+def _unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]:
+    """Why no check can be judged: the file does not compile, cannot be imported or lacks what is asked for."""
+    if submission.problem is not None:
+        return (submission.problem,)
+    imported = next((run for run in runs if not run.case.probe), None)
+    return imported.diagnosis.findings if imported is not None and imported.diagnosis is not None else ()
+
+
+def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Verdict, ...]:
+    first, *rest = exercise.checks
+    message = "; ".join(finding.sentence() for finding in findings)
+    blocked = f"needs: {first.title}"
+    return (
+        Verdict(check=first, outcome=Outcome.FAILED, findings=findings, message=message),
+        *(Verdict(check=check, outcome=Outcome.BLOCKED, message=blocked) for check in rest),
+    )
+
+
+def _pytest(exercise: Exercise, panel: Panel) -> None:
+    """Run checks.py of one exercise in this process, under none of the user's settings."""
+    path = exercise.folder / "checks.py"
+    options = ["-c", os.devnull, "--rootdir", str(exercise.folder), "--noconftest", "--import-mode=importlib", "-s"]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler", "-p", "pytest_timeout"]
+    settings = ["-o", "python_files=checks.py", "-o", f"timeout={TIMEOUT}"]
+    before = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    try:
+        pytest.main([*options, *plugins, *settings, str(path)], plugins=[panel])
+    finally:
+        _restore("PYTEST_DISABLE_PLUGIN_AUTOLOAD", before)
+        _forget(path)
+
+
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def _forget(path: Path) -> None:
+    """Drop the imported checks, so that an edited file is read again and two folders of one name do not mix."""
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == str(path):
+            del sys.modules[name]
+
+
+class Panel:
+    """The pytest plugin that judges one exercise: gives checks their runs, and turns outcomes into verdicts."""
+
+    def __init__(self, exercise: Exercise, run_case: Callable[[Case], Run]) -> None:
+        self.exercise = exercise
+        self._runs = Runs([case for case in exercise.cases if case.probe], run_case)
+        self._checks = {check.id: check for check in exercise.checks}
+        self._verdicts: dict[str, Verdict] = {}
+        self._collection_error = ""
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One for each check. A check that pytest never reached is broken: our fault or the author's."""
+        message = self._collection_error or "the check was not run"
+        return tuple(
+            self._verdicts.get(check.id, Verdict(check=check, outcome=Outcome.BROKEN, message=message))
+            for check in self.exercise.checks
+        )
+
+    @pytest.fixture(scope="session")
+    def runs(self) -> Runs:
+        return self._runs
+
+    @pytest.fixture(scope="session")
+    def probe(self) -> types.ModuleType:
+        return load_probe(self.exercise)
+
+    def check_of(self, item: pytest.Item) -> Check | None:
+        if item.path.parent != self.exercise.folder:
+            return None
+        return self._checks.get(item.name.removeprefix("test_"))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._collection_error = f"checks.py could not be read: {str(report.longrepr).strip().splitlines()[-1]}"
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        check = self.check_of(item)
+        for needed in check.needs if check else ():
+            if needed not in self._verdicts or self._verdicts[needed].outcome is not Outcome.PASSED:
+                pytest.skip(f"needs: {self._checks[needed].title}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        report = yield
+        check = self.check_of(item)
+        if check is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
+            self._verdicts[check.id] = _verdict(check, call)
+        return report
+
+
+def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
+    seconds = call.duration
+    if call.excinfo is None:
+        return Verdict(check=check, outcome=Outcome.PASSED, seconds=seconds)
+    error = call.excinfo.value
+    if isinstance(error, CheckFailed):
+        return Verdict(
+            check=check, outcome=Outcome.FAILED, findings=error.findings, message=str(error), seconds=seconds
+        )
+    if isinstance(error, pytest.skip.Exception):
+        outcome = Outcome.BLOCKED if call.when == "setup" else Outcome.SKIPPED
+        return Verdict(check=check, outcome=outcome, message=str(error.msg), seconds=seconds)
+    return Verdict(check=check, outcome=Outcome.BROKEN, message=_fault(error), seconds=seconds)
+
+
+def _fault(error: BaseException) -> str:
+    if isinstance(error, GraderError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}: " if trace else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
+def load_probe(exercise: Exercise) -> types.ModuleType:
+    """The exercise's probe as a module of the judge, so that inputs are made by the same functions on both sides."""
+    path = exercise.folder / "probe.py"
+    spec = importlib.util.spec_from_file_location(f"ranklings_probe_{exercise.number}", path)
+    if spec is None or spec.loader is None:
+        raise RunError(f"{path} could not be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def preload() -> None:
+    """Import what judging needs, while the ranks' host does the same in its own process."""
+    importlib.import_module("pytest_timeout")
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,0 +1,152 @@
+"""Why did a run go wrong? The first failure in time is the cause, the others are its consequences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from grader.model import (
+    Case,
+    Deadlocked,
+    Diagnosis,
+    Ending,
+    Exited,
+    Finding,
+    Finished,
+    Killed,
+    Raised,
+    RankRecord,
+    TimedOut,
+)
+
+SIGNALS = {
+    "SIGSEGV": "a memory fault (SIGSEGV)",
+    "SIGKILL": "SIGKILL (the system kills so when memory runs out)",
+    "SIGABRT": "SIGABRT (C++ code gave up, in communication often for tensors of different sizes)",
+}
+
+
+def diagnose(case: Case, ranks: Sequence[RankRecord], file: str) -> Diagnosis | None:
+    """None if every rank finished. `file` is the student's file name, for the sentences."""
+    failed = [record for record in ranks if not isinstance(record.ending, Finished)]
+    if not failed:
+        return None
+    causes = _causes(failed)
+    if isinstance(causes[0].ending, Deadlocked):
+        findings = [*_deadlock(ranks), *_left_early(ranks)]
+    else:
+        findings = [*_same(causes, file), *_consequences(failed, causes)]
+    located = tuple(_with_case(finding, case) for finding in findings)
+    return Diagnosis(kind=causes[0].ending.kind, ranks=tuple(r.rank for r in causes), findings=located)
+
+
+def _with_case(finding: Finding, case: Case) -> Finding:
+    return Finding(**{**{name: getattr(finding, name) for name in Finding.__slots__}, "case": case.id})
+
+
+def _causes(failed: Sequence[RankRecord]) -> list[RankRecord]:
+    """The earliest failure, and the ranks that failed in the same way at the same line."""
+    first = min(failed, key=lambda record: (_weight(record.ending), record.ending.seconds))
+    return [record for record in failed if _likeness(record.ending) == _likeness(first.ending)]
+
+
+def _weight(ending: Ending) -> int:
+    """What can only be a consequence comes last, whatever the clocks say: a peer's error may overtake a death."""
+    if isinstance(ending, Killed) and ending.by_grader:
+        return 4
+    if isinstance(ending, Deadlocked | TimedOut):
+        return 2
+    return 1 if isinstance(ending, Raised) and ending.communication else 0
+
+
+def _likeness(ending: Ending) -> tuple[object, ...]:
+    if isinstance(ending, Deadlocked):
+        return (ending.kind,)
+    if isinstance(ending, Raised):
+        return ending.kind, ending.type, ending.at
+    if isinstance(ending, Exited):
+        return ending.kind, ending.code, ending.how
+    if isinstance(ending, Killed):
+        return ending.kind, ending.signal, ending.by_grader
+    return ending.kind, ending.at
+
+
+def _same(causes: Sequence[RankRecord], file: str) -> Iterator[Finding]:
+    first = causes[0].ending
+    numbers = tuple(record.rank for record in causes)
+    subject, hint = describe(first, file)
+    yield Finding(subject=subject, actual=detail(first), ranks=numbers, line=first.at, hint=hint)
+
+
+def describe(ending: Ending, file: str) -> tuple[str, str | None]:
+    """Subject and hint of an ending, in a student's words."""
+    if isinstance(ending, Raised):
+        when = f"{file} could not be imported" if ending.importing else f"{ending.type} was raised"
+        return when, None
+    if isinstance(ending, Exited):
+        hint = "A function that is graded returns to its caller; it does not end the process."
+        return f"The process was left by {ending.how}({ending.code})", hint
+    if isinstance(ending, Killed):
+        return f"The process was ended by {SIGNALS.get(ending.signal, ending.signal)}", None
+    if isinstance(ending, TimedOut):
+        return f"Still busy after {ending.seconds:.0f} s, and stopped", None
+    return "Did not finish", None
+
+
+def detail(ending: Ending) -> str:
+    """The rest of the sentence: message and causes of an exception, what a late rank was doing."""
+    if isinstance(ending, Raised):
+        own = f"{ending.type}: {ending.message}" if ending.importing else ending.message
+        return "\n".join([own, *(f"caused by {cause}" for cause in ending.causes)]).strip()
+    if isinstance(ending, TimedOut):
+        if ending.wait:
+            return f"it was in {ending.wait.operation}"
+        return f"it was in {ending.stack[-1].function}" if ending.stack else ""
+    return ""
+
+
+def _deadlock(ranks: Sequence[RankRecord]) -> Iterator[Finding]:
+    waiting = [record for record in ranks if isinstance(record.ending, Deadlocked)]
+    ordered = sorted(waiting, key=lambda record: (_place(record), record.rank))
+    for index, (place, group) in enumerate(groupby(ordered, key=_place)):
+        numbers = tuple(record.rank for record in group)
+        verb = "wait" if len(numbers) > 1 else "waits"
+        subject = "Deadlock" if index == 0 else "Meanwhile"
+        yield Finding(subject=subject, actual=f"{verb} in {place[0]}", ranks=numbers, line=place[1] or None)
+
+
+def _place(record: RankRecord) -> tuple[str, int]:
+    ending = record.ending
+    assert isinstance(ending, Deadlocked)
+    wait = ending.wait
+    where = "" if wait.group == "default" else f" in group {wait.group.removeprefix('group ')}"
+    size = "" if wait.bytes is None else f" of {wait.bytes} bytes"
+    return f"{wait.operation}{size}{where}", ending.at or 0
+
+
+def _left_early(ranks: Sequence[RankRecord]) -> Iterator[Finding]:
+    numbers = tuple(record.rank for record in ranks if isinstance(record.ending, Finished))
+    if numbers:
+        hint = "Every rank of a group must make the same collective calls in the same order."
+        yield Finding(subject="Had already returned", ranks=numbers, hint=hint)
+
+
+def _consequences(failed: Sequence[RankRecord], causes: Sequence[RankRecord]) -> Iterator[Finding]:
+    """What the failure did to the others, shortly."""
+    others = [record for record in failed if record not in causes]
+    key = _consequence
+    for (text, line), group in groupby(sorted(others, key=lambda r: (key(r), r.rank)), key=key):
+        yield Finding(subject="As a consequence", actual=text, ranks=tuple(r.rank for r in group), line=line or None)
+
+
+def _consequence(record: RankRecord) -> tuple[str, int]:
+    ending = record.ending
+    if isinstance(ending, Deadlocked):
+        return f"waits in {ending.wait.operation}", ending.at or 0
+    if isinstance(ending, Raised):
+        return f"{ending.type} was raised", ending.at or 0
+    if isinstance(ending, Killed) and ending.by_grader:
+        return "was stopped by the grader", 0
+    if isinstance(ending, TimedOut):
+        return "was still busy", ending.at or 0
+    return describe(ending, "")[0], ending.at or 0

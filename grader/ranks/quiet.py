@@ -1,0 +1,109 @@
+"""Whether a set of processes is wholly asleep. Judged by the kernel's counters, never by a clock alone.
+
+A thread that sleeps shows no context switch. A stuck gloo rank has exactly one thread that moves: `gloo_tcp_loop`, which
+polls its sockets every 10 ms. A set of ranks is quiet between two looks if no other thread of any of them ran or
+waited for a core in between, and every such loop has polled several times and used next to no processor time, so that
+no message can be on its way. A rank that was merely starved of a core therefore never looks quiet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+LOOP = "gloo_tcp_loop"
+MIN_POLLS = 3
+LOOP_NANOSECONDS_PER_POLL = 200_000
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A look at one thread: its scheduler state, how often it ran, and for how long (ns)."""
+
+    name: str
+    state: str
+    slices: int
+    nanoseconds: int
+
+
+Look = Mapping[tuple[int, int], Thread]
+
+
+def look(pids: Mapping[int, frozenset[int]]) -> Look:
+    """A look at every thread of the processes, leaving out the thread ids given for each."""
+    if not PROC.is_dir():
+        return _portable_look(pids)
+    return {(pid, tid): thread for pid, own in pids.items() for tid, thread in _threads(pid) if tid not in own}
+
+
+def _threads(pid: int) -> Iterable[tuple[int, Thread]]:
+    tasks = PROC / str(pid) / "task"
+    try:
+        names = [entry.name for entry in tasks.iterdir()]
+    except OSError:
+        return
+    for name in names:
+        try:
+            stat = (tasks / name / "stat").read_text(errors="replace")
+            nanoseconds, _, slices = (tasks / name / "schedstat").read_text().split()[:3]
+        except (OSError, ValueError):
+            continue  # the thread has just ended
+        comm, _, rest = stat.partition("(")[2].rpartition(")")
+        yield int(name), Thread(comm, rest.split()[0], int(slices), int(nanoseconds))
+
+
+def _portable_look(pids: Mapping[int, frozenset[int]]) -> Look:
+    """Without /proc: processor time of the whole process, in steps of 10 ms."""
+    found: dict[tuple[int, int], Thread] = {}
+    for pid in pids:
+        try:
+            times = psutil.Process(pid).cpu_times()
+        except psutil.Error:
+            continue
+        busy = round((times.user + times.system) * 20)
+        found[pid, pid] = Thread("process", "S", busy, 0)
+    return found
+
+
+def unmoved(before: Look, now: Look) -> bool:
+    """True if no thread ran, appeared, ended or waits for a core, the polling loops apart."""
+    if before.keys() != now.keys():
+        return False
+    return all(
+        thread.state in "SI" and thread.slices == before[key].slices
+        for key, thread in now.items()
+        if thread.name != LOOP
+    )
+
+
+def loops_idle(before: Look, now: Look) -> bool:
+    """True if every polling loop has looked at its sockets since and found nothing to do."""
+    for key, thread in now.items():
+        if thread.name == LOOP:
+            polls = thread.slices - before[key].slices
+            if polls < MIN_POLLS or thread.nanoseconds - before[key].nanoseconds > polls * LOOP_NANOSECONDS_PER_POLL:
+                return False
+    return True
+
+
+class Watch:
+    """Tells for how many seconds a set of processes has been quiet."""
+
+    def __init__(self) -> None:
+        self._first: Look = {}
+        self._since = time.monotonic()
+
+    def quiet_seconds(self, pids: Mapping[int, frozenset[int]]) -> float:
+        now = look(pids)
+        if not now or not unmoved(self._first, now):
+            self._first, self._since = now, time.monotonic()
+            return 0.0
+        return time.monotonic() - self._since if loops_idle(self._first, now) else 0.0
+
+    def restart(self) -> None:
+        self._first, self._since = {}, time.monotonic()

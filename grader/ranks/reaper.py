@@ -1,0 +1,83 @@
+"""Leaves nothing behind: every descendant of a process, however it tried to get away, and its shared memory.
+
+On Linux the run's supervisor is a subreaper, so a daemon that double-forked or called setsid becomes its child again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+SHARED_MEMORY = "/dev/shm/"
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children (Linux; elsewhere nothing happens)."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when its parent ends (Linux; elsewhere nothing happens)."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
+    """End every process below this one, `spare` and what is below those excepted, and unlink their shared memory."""
+    shared: set[str] = set()
+    while doomed := _descendants(spare):
+        for process in doomed:
+            with contextlib.suppress(psutil.Error):
+                process.suspend()  # so that a fork bomb cannot outrun the killing
+        for process in doomed:
+            shared |= _shared_memory(process.pid)
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        _reap(doomed)
+    for path in shared - _shared_memory(os.getpid()):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _descendants(spare: frozenset[int]) -> list[psutil.Process]:
+    try:
+        children = psutil.Process().children()
+    except psutil.Error:
+        return []
+    found: list[psutil.Process] = []
+    for child in children:
+        if child.pid not in spare:
+            with contextlib.suppress(psutil.Error):
+                found += child.children(recursive=True)
+            found.append(child)
+    return found
+
+
+def _reap(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, 0)
+
+
+def _shared_memory(pid: int) -> set[str]:
+    """Files of /dev/shm that a process has mapped or open; a killed process cannot unlink them itself."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        found |= {line.partition(SHARED_MEMORY)[2] for line in lines if SHARED_MEMORY in line}
+    with contextlib.suppress(OSError):
+        links = (os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd"))
+        found |= {link.removeprefix(SHARED_MEMORY) for link in links if link.startswith(SHARED_MEMORY)}
+    return {SHARED_MEMORY + name for name in found if name and "(deleted)" not in name}

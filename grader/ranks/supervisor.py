@@ -1,0 +1,342 @@
+"""Watches the ranks of one run from a process of its own, which never imports student code.
+
+It starts the ranks, reads what they send, tells the endings apart, calls a deadlock, and leaves no process behind.
+The judge gets, over one connection, a wire frame for each rank and a last one for the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from grader import wire
+from grader.ranks import deadlock, quiet, reaper
+
+TICK = 0.04
+GRACE = 3.0
+"""Seconds that busy ranks get after another has failed, before they are stopped."""
+ANSWER = 1.0
+"""Seconds that a rank gets to answer a snapshot or to flush after its end."""
+HEAD = TAIL = 16 * 1024
+MAX_OBSERVATIONS = wire.MAX_FRAME
+
+
+class Tail:
+    """The first and the last bytes of a stream of any length."""
+
+    def __init__(self) -> None:
+        self._head, self._tail, self._total = bytearray(), bytearray(), 0
+
+    def add(self, data: bytes) -> None:
+        self._total += len(data)
+        room = HEAD - len(self._head)
+        self._head += data[:room]
+        self._tail = (self._tail + data[room:])[-TAIL:] if len(data) > room else self._tail
+
+    def text(self) -> str:
+        lost = self._total - len(self._head) - len(self._tail)
+        middle = f"\n… {lost} bytes left out …\n" if lost else ""
+        return bytes(self._head).decode(errors="replace") + middle + bytes(self._tail).decode(errors="replace")
+
+
+class Watched:
+    """What the supervisor knows of one rank. A rank is over once it has an ending."""
+
+    def __init__(self, rank: int, channel: Connection, output: Connection, process: Any) -> None:
+        self.rank, self.channel, self.process = rank, channel, process
+        self.output: Connection | None = output
+        self.pid: int = process.pid
+        self.own: frozenset[int] = frozenset()
+        self.ready = self.gone = False
+        self.ending: dict[str, Any] | None = None
+        self.observations: list[bytes] = []
+        self.size = 0
+        self.printed = Tail()
+        self.snapshot: dict[str, Any] | None = None
+        self.asked = ""
+
+    @property
+    def live(self) -> bool:
+        return self.ending is None
+
+    def end(self, ending: dict[str, Any], seconds: float) -> None:
+        if self.ending is None:
+            self.ending = {"stack": [], **ending, "seconds": seconds}
+
+
+class Supervisor:
+    """One run. `run()` returns when every rank is over and no process is left."""
+
+    def __init__(self, spec: Mapping[str, Any], judge: Connection) -> None:
+        self.spec, self.judge = spec, judge
+        self.scratch = Path(spec["scratch"])
+        self.watch = quiet.Watch()
+        self.ranks: list[Watched] = []
+        self.first_failure: float | None = None
+        self.questions = 0
+        self.start = time.monotonic()
+
+    def run(self) -> None:
+        with reserved_port() as port:
+            self.ranks = self._start({**self.spec, "port": port})
+            while any(rank.live for rank in self.ranks):
+                if not self._read(TICK):
+                    break  # the judge has gone or lost interest
+                self._look()
+            self._release()
+        reaper.kill_descendants()
+        self._report()
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.start
+
+    # -- starting ---------------------------------------------------------------------------------------------
+
+    def _start(self, spec: Mapping[str, Any]) -> list[Watched]:
+        import torch.multiprocessing
+
+        from grader.ranks import rank as inside
+
+        count = spec["world_size"]
+        for rank in range(count):
+            (self.scratch / f"rank{rank}").mkdir()
+        (self.scratch / "tmp").mkdir()
+        os.environ["TMPDIR"] = str(self.scratch / "tmp")
+        channels = [multiprocessing.Pipe() for _ in range(count)]
+        outputs = [multiprocessing.Pipe(duplex=False) for _ in range(count)]
+        far_ends = [(channel[1], output[1]) for channel, output in zip(channels, outputs, strict=True)]
+        method = "spawn" if spec["start_method"] == "spawn" else "fork"
+        start: Any = torch.multiprocessing.start_processes  # type: ignore[attr-defined]
+        context = start(inside.main, (spec, far_ends), nprocs=count, join=False, start_method=method)
+        for pair in far_ends:
+            for end in pair:
+                end.close()
+        self.start = time.monotonic()
+        ends = zip(channels, outputs, context.processes, strict=True)
+        return [Watched(rank, c[0], o[0], process) for rank, (c, o, process) in enumerate(ends)]
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def _read(self, timeout: float) -> bool:
+        """Take in what has arrived. False if the judge has hung up."""
+        sources: dict[Any, tuple[str, Watched | None]] = {self.judge: ("judge", None)}
+        for rank in self.ranks:
+            if not rank.gone:
+                sources[rank.channel] = ("channel", rank)
+                sources[rank.process.sentinel] = ("sentinel", rank)
+            if rank.output is not None:
+                sources[rank.output] = ("output", rank)
+        for source in sorted(wait(list(sources), timeout), key=lambda s: sources[s][0]):
+            kind, sender = sources[source]
+            if sender is None:
+                return False
+            getattr(self, f"_take_{kind}")(sender)
+        return True
+
+    def _take_channel(self, rank: Watched) -> None:
+        try:
+            while not rank.gone and rank.channel.poll():
+                self._message(rank, rank.channel.recv_bytes(wire.MAX_FRAME + 64))
+        except (EOFError, OSError):
+            self._take_sentinel(rank)
+
+    def _take_output(self, rank: Watched) -> None:
+        if rank.output is None:
+            return
+        data = os.read(rank.output.fileno(), 1 << 16)
+        if data:
+            rank.printed.add(data)
+        else:
+            rank.output.close()
+            rank.output = None
+
+    def _take_sentinel(self, rank: Watched) -> None:
+        """The process has ended or hung up: if it had not said how, say so for it."""
+        if rank.gone:
+            return
+        with contextlib.suppress(EOFError, OSError):
+            while rank.channel.poll():
+                self._message(rank, rank.channel.recv_bytes(wire.MAX_FRAME + 64))
+        rank.process.join(ANSWER)
+        rank.gone = True
+        code = rank.process.exitcode
+        if code is not None and code < 0:
+            rank.end({"kind": "killed", "signal": _signal_name(-code)}, self._seconds())
+        else:
+            rank.end({"kind": "exited", "code": str(code), "how": "os._exit"}, self._seconds())
+        self._note_failure(rank)
+
+    def _message(self, rank: Watched, message: bytes) -> None:
+        if message[:1] == b"O":
+            rank.size += len(message)
+            if rank.live and rank.size <= MAX_OBSERVATIONS:
+                rank.observations.append(message[1:])
+            return
+        content = json.loads(message[1:])
+        if "hello" in content:
+            rank.own, rank.ready = frozenset(content["own"]), True
+        elif "snapshot" in content and content["request"] == rank.asked:
+            rank.snapshot = content["snapshot"]
+        elif "ending" in content:
+            rank.end(content["ending"], self._seconds())
+            self._note_failure(rank)
+
+    def _note_failure(self, rank: Watched) -> None:
+        if rank.ending and rank.ending["kind"] != "finished" and self.first_failure is None:
+            self.first_failure = time.monotonic()
+
+    # -- judging the live ones --------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        live = [rank for rank in self.ranks if rank.live]
+        if not live:
+            return
+        if self._seconds() > self.spec["deadline"]:
+            self._time_out(live)
+        elif self.first_failure and time.monotonic() - self.first_failure > GRACE:
+            self._stop(live)
+        elif all(rank.ready for rank in live):
+            self._look_for_deadlock(live)
+
+    def _look_for_deadlock(self, live: list[Watched]) -> None:
+        shortest = deadlock.QUIET if len(live) == len(self.ranks) else deadlock.QUIET_AFTER_AN_ENDING
+        if self._quiet(live) < shortest:
+            return
+        found = deadlock.waits(self._snapshots(live))
+        if not found:
+            self.watch.restart()  # ask again only after another spell of quiet
+        elif self._quiet(live) >= deadlock.quiet_needed(found, len(self.ranks)) and all(r.live for r in live):
+            for rank in live:
+                ending = {"kind": "deadlocked", "wait": asdict(found[rank.rank]), "stack": _main_stack(rank)}
+                rank.end(ending, self._seconds())
+
+    def _quiet(self, live: list[Watched]) -> float:
+        return self.watch.quiet_seconds({rank.pid: rank.own for rank in live})
+
+    def _snapshots(self, ranks: list[Watched]) -> dict[int, dict[str, Any]]:
+        """Ask each rank what it does. One that cannot answer holds the GIL in C: it counts as busy."""
+        self.questions += 1
+        for rank in ranks:
+            rank.snapshot, rank.asked = None, str(self.questions)
+            with contextlib.suppress(OSError):
+                rank.channel.send_bytes(rank.asked.encode())
+        until = time.monotonic() + ANSWER
+        while any(r.live and r.snapshot is None for r in ranks) and time.monotonic() < until and self._read(TICK):
+            pass
+        silent = {"threads": [{"main": True, "state": "busy", "wait": None, "stack": []}], "pending": []}
+        return {rank.rank: rank.snapshot or silent for rank in ranks}
+
+    def _time_out(self, live: list[Watched]) -> None:
+        found = self._snapshots(live)
+        for rank in live:
+            main: dict[str, Any] = next(
+                (t for t in found[rank.rank]["threads"] if t["main"]), {"wait": None, "stack": []}
+            )
+            said = asdict(deadlock.wait_of(main["wait"])) if main["wait"] else None
+            stack = main["stack"] or self._stack_by_signal(rank)
+            rank.end({"kind": "timed_out", "wait": said, "stack": stack}, self._seconds())
+
+    def _stack_by_signal(self, rank: Watched) -> list[list[Any]]:
+        """The main thread's stack as Python's faulthandler writes it, which needs no GIL."""
+        file = self.scratch / f"stack{rank.rank}"
+        with contextlib.suppress(OSError, AttributeError):
+            os.kill(rank.pid, signal.SIGUSR2)
+            until = time.monotonic() + ANSWER
+            while "most recent call first" not in file.read_text() and time.monotonic() < until:
+                time.sleep(TICK)
+            code = str(Path(self.spec["code"]) / self.spec["file"])
+            return parse_faulthandler(file.read_text(), code)
+        return []
+
+    def _stop(self, live: list[Watched]) -> None:
+        for rank in live:
+            rank.end({"kind": "killed", "signal": "SIGKILL", "by_grader": True}, self._seconds())
+
+    # -- ending -----------------------------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Let ranks that are over leave by themselves, and drain what they printed."""
+        for rank in self.ranks:
+            with contextlib.suppress(OSError):
+                rank.channel.send_bytes(b"release")
+        if all(rank.ending and rank.ending["kind"] == "finished" for rank in self.ranks):
+            until = time.monotonic() + ANSWER
+            while not all(rank.gone for rank in self.ranks) and time.monotonic() < until and self._read(TICK):
+                pass
+        for rank in self.ranks:
+            while rank.output is not None and rank.output.poll():
+                self._take_output(rank)
+
+    def _report(self) -> None:
+        seconds = self._seconds()
+        with contextlib.suppress(OSError):
+            for rank in self.ranks:
+                ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
+                head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "cut": rank.size}
+                self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
+                for observation in rank.observations:
+                    self.judge.send_bytes(observation)
+            self.judge.send_bytes(wire.encode({"seconds": seconds}))
+
+
+def _main_stack(rank: Watched) -> list[list[Any]]:
+    threads = rank.snapshot["threads"] if rank.snapshot else []
+    return next((list(thread["stack"]) for thread in threads if thread["main"]), [])
+
+
+def parse_faulthandler(text: str, student_file: str) -> list[list[Any]]:
+    """The last thread block of faulthandler's text as [[file, line, function, student], …], outermost first."""
+    rows: list[list[Any]] = []
+    for line in text.splitlines():
+        if "most recent call first" in line:
+            rows = []
+        elif line.startswith('  File "'):
+            file, _, rest = line.removeprefix('  File "').partition('", line ')
+            number, _, function = rest.partition(" in ")
+            rows.append([file, int(number) if number.isdigit() else 0, function, file == student_file])
+    return rows[::-1]
+
+
+@contextlib.contextmanager
+def reserved_port() -> Any:
+    """A free port on loopback, kept reserved while it is lent.
+
+    The socket is bound but never listens. Linux then gives the port to nobody else by itself, yet a rank that binds it
+    with SO_REUSEADDR, as torch's TCPStore does, gets it.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def main(spec: Mapping[str, Any], judge: Connection) -> None:
+    """Entry point of a supervisor process, a fork of the host. Never returns."""
+    os.setsid()
+    reaper.become_subreaper()
+    reaper.die_with_parent()
+    try:
+        Supervisor(spec, judge).run()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            judge.send_bytes(wire.encode({"fault": f"{type(error).__name__}: {error}"}))
+    finally:
+        reaper.kill_descendants()
+        os._exit(0)

@@ -1,0 +1,69 @@
+"""What a student may do next: where to start, and the command that replays a grade. No renderer itself."""
+
+from __future__ import annotations
+
+import re
+
+from grader.model import Finding, Raised, Report, StackFrame
+
+UNWRITTEN = "NotImplementedError"
+"""What the stubs raise."""
+
+
+def begun(report: Report) -> bool:
+    """Whether anything has been written: false where no check passed and the stub's own error was seen."""
+    if report.score > 0:
+        return True
+    found = (finding for verdict in report.verdicts for finding in verdict.findings)
+    return not (_unwritten_frames(report) or any(says_unwritten(finding) for finding in found))
+
+
+def says_unwritten(finding: Finding) -> bool:
+    """Whether a finding speaks of the stub's own error."""
+    return UNWRITTEN in f"{finding.subject} {finding.actual}"
+
+
+def first_to_write(report: Report) -> str:
+    """The unwritten function that stands first in the student's file: `train_ddp (line 25)`."""
+    names = [required.name for required in report.exercise.requires]
+    default = names[0] if names else "the first function"
+    frame = min(_unwritten_frames(report), key=lambda frame: frame.line, default=None)
+    if frame is None:
+        return default
+    known = [name for name in names if name.split(".")[-1] == frame.function]
+    nameless = frame.function.startswith(("_", "<"))
+    return f"{known[0] if known else default if nameless else frame.function} (line {frame.line})"
+
+
+def at_home(report: Report) -> bool:
+    """Whether the file is the exercise's own, not one that was handed in from elsewhere."""
+    exercise = report.exercise
+    return report.submission.path.parts[-3:] == ("exercises", exercise.name, exercise.file)
+
+
+def where_to_start(report: Report) -> tuple[str, str]:
+    """The file to open, and where its README.md lies."""
+    folder = f"exercises/{report.exercise.name}"
+    if at_home(report):
+        return f"{folder}/{report.exercise.file}", "beside it"
+    return str(report.submission.path), f"in {folder}"
+
+
+def replay(report: Report) -> list[str]:
+    """The words of the command that grades with the same seed.
+
+    The submission's path goes into it only if neither make nor a shell reads anything else in it.
+    """
+    exercise, path = report.exercise, str(report.submission.path)
+    words = [f"make grade EX={exercise.number if exercise.number.isdigit() else exercise.name}"]
+    if not at_home(report) and re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII):
+        words.append(f"SUBMISSION={path}")
+    return [*words, f'ARGS="--seed {report.seed}"']
+
+
+def _unwritten_frames(report: Report) -> list[StackFrame]:
+    """The student's innermost frame of each rank that met the stub's own error."""
+    endings = [rank.ending for run in report.runs for rank in run.ranks]
+    raised = [ending for ending in endings if isinstance(ending, Raised) and ending.type.split(".")[-1] == UNWRITTEN]
+    stacks = [[frame for frame in ending.stack if frame.student] for ending in raised]
+    return [stack[-1] for stack in stacks if stack]

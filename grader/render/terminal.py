@@ -1,0 +1,293 @@
+"""The page that a student sees: one line a check, what went wrong where, the score, and how to replay it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rich.text import Text
+
+from grader.model import Deadlocked, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.render.advice import begun, first_to_write, replay, says_unwritten, where_to_start
+from grader.render.layout import crop, hang, paint, paragraph, value, wrap
+from grader.render.text import UNCOUNTED, ended, place, points, rank_list, safe_report, unmet, waiting
+
+NARROWEST, WIDEST = 40, 100
+"""Columns. Beyond the second, points stand too far from their titles."""
+
+FINDINGS_SHOWN = 4
+OUTPUT_LINES = 8
+OUTPUTS_SHOWN = 4
+
+MARKS = {
+    Outcome.PASSED: ("✓", "green"),
+    Outcome.FAILED: ("✗", "red"),
+    Outcome.BLOCKED: ("\N{EN DASH}", "dim"),
+    Outcome.SKIPPED: ("\N{EN DASH}", "dim"),
+    Outcome.BROKEN: ("!", "yellow"),
+}
+OUR_FAULT = "The grader or the exercise is at fault here, not your code. This costs you no points."
+
+Lines = list[Text]
+
+
+def render(report: Report, *, color: bool = False, width: int = 80) -> str:
+    """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour."""
+    return paint(_Page(safe_report(report), min(max(width, NARROWEST), WIDEST)).lines(), color)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """One page in the making. `owners` maps a finding to the first failed check that shows it."""
+
+    report: Report
+    width: int
+    owners: dict[Finding, Verdict | None] = field(default_factory=dict)
+
+    def lines(self) -> Lines:
+        self._find_owners()
+        parts = [self.heading(), self.problem(), self.checks(), self.output(), self.start(), self.notes(), self.foot()]
+        return _spaced(part for part in parts if part)
+
+    def _find_owners(self) -> None:
+        if self.report.submission.problem:
+            self.owners[_cause(self.report.submission.problem)] = None
+        for verdict in self.report.verdicts:
+            if verdict.outcome is Outcome.FAILED:
+                for finding in verdict.findings:
+                    self.owners.setdefault(_cause(finding), verdict)
+
+    # ── the parts, from top to bottom ──
+
+    def heading(self) -> Lines:
+        exercise = self.report.exercise
+        return paragraph(Text.assemble((exercise.name, "bold"), "  "), Text(exercise.title), self.width)
+
+    def problem(self) -> Lines:
+        """Why the file cannot be graded at all."""
+        fault = self.report.submission.problem
+        return self.finding(fault, 2) + self.hint([fault.hint] if fault.hint else [], 2) if fault else []
+
+    def checks(self) -> Lines:
+        return _listed([(self.check(v), self.details(v)) for v in self.report.verdicts])
+
+    def output(self) -> Lines:
+        """What the ranks of one run printed: of the first in trouble in which any did."""
+        run = next(filter(self.in_trouble, self.report.runs), None)
+        if run is None or self.report.status == "passed":
+            return []
+        shown: dict[str, list[RankRecord]] = {}
+        for rank in filter(_printed, run.ranks):
+            shown.setdefault(rank.output, []).append(rank)
+        blocks = [self.printed(ranks, text, run) for text, ranks in list(shown.items())[:OUTPUTS_SHOWN]]
+        if len(shown) > OUTPUTS_SHOWN:
+            blocks.append([Text("  … and other ranks printed other things", "dim")])
+        return [line for block in blocks for line in block]
+
+    def start(self) -> Lines:
+        """Where to begin, when nothing has been written yet."""
+        if begun(self.report):
+            return []
+        file, beside = where_to_start(self.report)
+        text = Text.assemble(("Where to start: ", "bold"), "open ", (file, "cyan"), f" and read README.md {beside}; ")
+        text.append("the first thing to write is ").append(first_to_write(self.report), "cyan").append(".")
+        return wrap(text, self.width)
+
+    def notes(self) -> Lines:
+        return [line for note in self.report.notes for line in paragraph(Text("Note: "), Text(note), self.width)]
+
+    def foot(self) -> Lines:
+        report = self.report
+        left_out = sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED)
+        score = Text.assemble((f"Score {points(report.score)}/{points(report.max_score)}", "bold"))
+        if left_out:
+            score.append(f" · {points(left_out)} points not counted")
+        elif report.status == "passed":
+            score.append(" · every check passed")
+        torch = f"torch {report.torch_version}" if report.torch_version else ""
+        facts = filter(None, [report.device, torch, f"sandbox {report.sandbox}", f"{report.seconds:.1f} s"])
+        return [*wrap(score, self.width), *self.replay(), *wrap(Text(" · ".join(facts), "dim"), self.width)]
+
+    def replay(self) -> Lines:
+        """The seed and the command that grades with it again, split so that it can still be copied."""
+        label, command = f"Seed {self.report.seed} · replay with", replay(self.report)
+        if len(label) + 1 + len(" ".join(command)) <= self.width:
+            return [Text.assemble((f"{label} ", "dim"), " ".join(command))]
+        rows = [" ".join(command)] if len(" ".join(command)) <= self.width - 2 else command
+        return [Text(label, "dim"), *(Text(f"  {row}{_continued(row, rows)}") for row in rows)]
+
+    # ── one check ──
+
+    def check(self, verdict: Verdict) -> Lines:
+        """Mark, title, what it waits for, points."""
+        mark, style = MARKS[verdict.outcome]
+        worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
+        worth = "not counted" if verdict.outcome in UNCOUNTED else worth
+        room = self.width - 3 - len(worth) - 2
+        quiet = "dim" if style == "dim" else ""
+        lines = wrap(Text(verdict.check.title, quiet), room)
+        body = self.explained(lines, self.reason(verdict), room, whole=verdict.outcome is Outcome.SKIPPED)
+        body[0].append(" " * (room + 2 - body[0].cell_len))
+        body[0].append(worth, quiet)
+        return hang(Text.assemble(" ", (mark, style), " "), body)
+
+    def explained(self, title: Lines, reason: str, room: int, whole: bool) -> Lines:
+        """The title with the reason behind it, or below where there is no room. Only a `whole` one takes more lines."""
+        left = room - title[-1].cell_len - 3
+        if reason and (len(reason) <= left or (left >= 24 and not whole)):
+            title[-1].append(f" · {crop(reason, left)}", "dim")
+        elif reason:
+            title += paragraph(Text("  "), Text(reason if whole else crop(reason, room - 2), "dim"), room)
+        return title
+
+    def reason(self, verdict: Verdict) -> str:
+        """Why a check that shows nothing of its own did not pass."""
+        match verdict.outcome:
+            case Outcome.BLOCKED:
+                return f"needs: {unmet(verdict, self.report.verdicts)}"
+            case Outcome.SKIPPED:
+                return f"skipped: {verdict.message}" if verdict.message else "skipped"
+            case Outcome.FAILED if verdict.findings and not self.own(verdict):
+                if any(self.unwritten(finding) for finding in verdict.findings):
+                    return "not written yet"
+                owner = self.owners[_cause(verdict.findings[0])]
+                return f"as above: {owner.check.title}" if owner else ""
+        return ""
+
+    def details(self, verdict: Verdict) -> Lines:
+        """What stands under the line of a check that failed or is broken."""
+        if verdict.outcome is Outcome.BROKEN:
+            return self.indented(OUR_FAULT) + self.indented(verdict.message, "dim")
+        if verdict.outcome is not Outcome.FAILED:
+            return []
+        own = self.own(verdict)
+        if not own:
+            return [] if verdict.findings else self.indented(verdict.message) + self.hint(verdict.check.hints)
+        lines = [line for finding in own[:FINDINGS_SHOWN] for line in self.finding(finding)]
+        if len(own) > FINDINGS_SHOWN:
+            lines.append(Text(f"    … and {len(own) - FINDINGS_SHOWN} more", "dim"))
+        hints = [*(finding.hint for finding in own if finding.hint), *verdict.check.hints]
+        return lines + self.stuck(own) + self.hint(hints)
+
+    def own(self, verdict: Verdict) -> list[Finding]:
+        """The findings that are shown under this check and not under an earlier one."""
+        return [f for f in verdict.findings if self.owners[_cause(f)] is verdict and not self.unwritten(f)]
+
+    # ── one finding ──
+
+    def finding(self, finding: Finding, indent: int = 4) -> Lines:
+        """Subject and place, then `expected` and `got` under one another."""
+        labelled = [("expected  ", finding.expected), ("got       ", finding.actual)]
+        if not finding.expected:
+            labelled = [("", finding.actual)]
+        lines = self.subject(finding, indent)
+        for label, text in labelled:
+            if text:
+                prefix = Text.assemble(" " * (indent + 2), (label, "dim"))
+                lines += hang(prefix, value(text, self.width - prefix.cell_len))
+        return lines
+
+    def subject(self, finding: Finding, indent: int) -> Lines:
+        """What the finding is about, and the place behind it, or below it where there is no room."""
+        subject, where = " ".join(finding.subject.split()), place(finding)
+        whole = Text.assemble(subject, (f" · {where}" if where and subject else where, "dim"))
+        if where and whole.cell_len > self.width - indent:
+            return hang(Text(" " * indent), [*wrap(Text(subject), self.width - indent), Text(where, "dim")])
+        return paragraph(Text(" " * indent), whole, self.width)
+
+    def hint(self, hints: Sequence[str], indent: int = 4) -> Lines:
+        """The first of the hints."""
+        label = Text.assemble(" " * indent, ("Hint: ", "cyan"))
+        return paragraph(label, Text(hints[0].strip()), self.width) if hints else []
+
+    def stuck(self, findings: list[Finding]) -> Lines:
+        """The table of the first deadlocked run that one of the findings is about."""
+        about = {finding.case for finding in findings}, {_cause(finding) for finding in findings}
+        run = next((run for run in self.report.runs if _deadlocked(run) and _is_about(run, *about)), None)
+        return self.table(run) if run else []
+
+    def table(self, run: Run) -> Lines:
+        """Rank, what it waits in, line."""
+        rows = [(str(r.rank), _state(r, run), str(r.ending.at or "")) for r in run.ranks]
+        room = self.width - 6 - 6 - 6
+        wide = min(max(len(row[1]) for row in [*rows, ("", "waits in", "")]), room)
+        layout = f"      {{:<4}}  {{:<{wide}}}  {{:>4}}"
+        body = [Text(layout.format(rank, crop(state, wide), line).rstrip()) for rank, state, line in rows]
+        return [Text(layout.format("rank", "waits in", "line"), "dim"), *body]
+
+    def indented(self, text: str, style: str = "") -> Lines:
+        lines = hang(Text("    "), value(text, self.width - 4)) if text else []
+        for line in lines:
+            line.stylize(style)
+        return lines
+
+    def printed(self, ranks: list[RankRecord], text: str, run: Run) -> Lines:
+        """Head and tail of what some ranks printed alike."""
+        world = len(run.ranks)
+        lines = text.strip("\n").split("\n")
+        if len(lines) > OUTPUT_LINES:
+            head, tail = 3, OUTPUT_LINES - 4
+            lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines)"]
+        who = f"{rank_list([r.rank for r in ranks])} printed"
+        label = Text.assemble(f"  {who}", (f" · on {world} rank{'s' if world > 1 else ''}", "dim"))
+        return [label, *(Text.assemble(("  │ ", "dim"), crop(line, self.width - 4)) for line in lines)]
+
+    # ── what the report says about the whole ──
+
+    def in_trouble(self, run: Run) -> bool:
+        blamed = {f.case for v in self.report.verdicts if v.outcome is Outcome.FAILED for f in v.findings}
+        return any(map(_printed, run.ranks)) and (run.diagnosis is not None or run.case.id in blamed)
+
+    def unwritten(self, finding: Finding) -> bool:
+        return says_unwritten(finding) and not begun(self.report)
+
+
+def _cause(finding: Finding) -> Finding:
+    """A finding without its hint: what two checks may have in common."""
+    return replace(finding, hint=None)
+
+
+def _printed(rank: RankRecord) -> bool:
+    return bool(rank.output.strip())
+
+
+def _deadlocked(run: Run) -> bool:
+    return run.diagnosis is not None and any(isinstance(rank.ending, Deadlocked) for rank in run.ranks)
+
+
+def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
+    """Whether a run is one of the cases, or was diagnosed with one of the causes."""
+    diagnosed = run.diagnosis.findings if run.diagnosis else ()
+    return run.case.id in cases or any(_cause(finding) in causes for finding in diagnosed)
+
+
+def _state(rank: RankRecord, run: Run) -> str:
+    """What a rank waits in, with the bytes where ranks that wait in the same operation differ in them."""
+    if not isinstance(rank.ending, Deadlocked):
+        return f"nothing: {ended(rank.ending)}"
+    wait = rank.ending.wait
+    others = [r.ending.wait for r in run.ranks if isinstance(r.ending, Deadlocked)]
+    differ = {other.bytes for other in others if other.operation == wait.operation} - {wait.bytes}
+    return f"{waiting(wait)} of {wait.bytes:,} bytes" if differ and wait.bytes is not None else waiting(wait)
+
+
+def _continued(row: str, rows: list[str]) -> str:
+    return "" if row is rows[-1] else " \\"
+
+
+def _spaced(parts: Iterable[Lines]) -> Lines:
+    """The parts with an empty line between them."""
+    lines: Lines = []
+    for part in parts:
+        lines += [*([Text()] if lines else []), *part]
+    return lines
+
+
+def _listed(checks: list[tuple[Lines, Lines]]) -> Lines:
+    """The checks one under another, with an empty line before and after those that have details."""
+    lines: Lines = []
+    after = False
+    for head, details in checks:
+        lines += [*([Text()] if lines and (after or details) else []), *head, *details]
+        after = bool(details)
+    return lines

@@ -1,0 +1,148 @@
+"""What all renderers share: text from students made safe to show, and a few phrases. No renderer itself."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grader.model import (
+    Case,
+    Check,
+    Deadlocked,
+    Ending,
+    Exercise,
+    Exited,
+    Finding,
+    Killed,
+    Outcome,
+    Raised,
+    Report,
+    TimedOut,
+    Verdict,
+    Wait,
+)
+
+LIMIT = 600
+"""Characters of one text that are shown."""
+
+LIMITS = {"output": 8_000, "hint": 2_000}
+"""Fields that may be longer: the engine has trimmed the first, and an author wrote the second."""
+
+UNCOUNTED = (Outcome.BROKEN, Outcome.SKIPPED)
+"""Outcomes whose points are not part of the grade."""
+
+
+def visible(char: str) -> str:
+    """One character as it may reach a terminal: control, bidi and other unprintable characters as escapes.
+
+    A lone carriage return starts a new line, so that nothing overwrites what stands before it.
+    """
+    if char == "\r":
+        return "\n"
+    return char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode("ascii")
+
+
+def safe(text: str, limit: int = LIMIT) -> str:
+    """At most `limit` characters of `text`, all visible, and how many more there were."""
+    text = text.replace("\r\n", "\n")
+    shown: list[str] = []
+    room = limit
+    for index, char in enumerate(text):
+        piece = visible(char)
+        room -= len(piece)
+        if room < 0:
+            return f"{''.join(shown)}… ({len(text) - index:,} more characters)"
+        shown.append(piece)
+    return "".join(shown)
+
+
+def safe_report(report: Report) -> Report:
+    """The same report with every text that a student can influence made safe; an author's texts stay as they are."""
+    made_safe: Report = _safe_value(report)
+    return made_safe
+
+
+def _safe_value(value: Any, name: str = "") -> Any:
+    match value:
+        case str():
+            return safe(value, LIMITS.get(name, LIMIT))
+        case Path():
+            return Path(safe(str(value)))
+        case tuple():
+            return tuple(_safe_value(item, name) for item in value)
+        case Exercise() | Check() | Case():
+            return value
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    return replace(value, **{f.name: _safe_value(getattr(value, f.name), f.name) for f in fields(value)})
+
+
+def points(value: float) -> str:
+    """Points without idle decimals: 20, 2.5."""
+    return f"{value:.6g}"
+
+
+def finite(value: float) -> float:
+    """`value`, or 0.0 where it is infinite or not a number."""
+    return float(value) if math.isfinite(value) else 0.0
+
+
+def world_size_of(case: str | None) -> int | None:
+    """The world size in a case's id: 3 for "equal_shards[3]"."""
+    found = re.search(r"\[(\d{1,6})\]$", case or "")
+    return int(found[1]) if found else None
+
+
+def rank_list(ranks: Sequence[int]) -> str:
+    """`rank 1`, or `ranks 0, 2`."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def place(finding: Finding) -> str:
+    """Where a finding was seen: `ranks 0, 2 of 3 · line 41`; empty where nothing is known."""
+    parts = [_ranks_in_world(finding.ranks, world_size_of(finding.case))]
+    if finding.line:
+        parts.append(f"line {finding.line}")
+    return " · ".join(filter(None, parts))
+
+
+def _ranks_in_world(ranks: Sequence[int], world_size: int | None) -> str:
+    if world_size is None:
+        return rank_list(ranks) if ranks else ""
+    if world_size == 1 or not ranks:
+        return f"on {world_size} rank{'s' if world_size > 1 else ''}"
+    if len(set(ranks)) == world_size:
+        return f"all {world_size} ranks" if world_size > 2 else "both ranks"
+    return f"{rank_list(ranks)} of {world_size}"
+
+
+def waiting(wait: Wait) -> str:
+    """What a rank waits in: `all_reduce`, `all_reduce in group tp`."""
+    return wait.operation if wait.group in ("", "default") else f"{wait.operation} in group {wait.group}"
+
+
+def ended(ending: Ending) -> str:
+    """How a rank ended, in a few words."""
+    match ending:
+        case Raised():
+            return f"raised {ending.type}: {ending.message}" if ending.message else f"raised {ending.type}"
+        case Exited():
+            return f"left with {ending.how}({ending.code})"
+        case Killed():
+            return f"stopped by the grader ({ending.signal})" if ending.by_grader else f"killed by {ending.signal}"
+        case Deadlocked():
+            return f"waits in {waiting(ending.wait)}"
+        case TimedOut():
+            busy = f", waiting in {waiting(ending.wait)}" if ending.wait else ""
+            return f"ran out of time{' during import' if ending.importing else ''}{busy}"
+    return ending.kind
+
+
+def unmet(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
+    """The titles of the checks that a blocked one waits for: those that it needs and that did not pass."""
+    titles = [v.check.title for v in verdicts if v.check.id in verdict.check.needs and v.outcome is not Outcome.PASSED]
+    return ", ".join(titles) or ", ".join(verdict.check.needs) or "an earlier check"
