@@ -19,7 +19,7 @@ from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from grader.model import Finding, Value
-from grader.tolerance import Reduction, Tolerance, magnitude, tolerance
+from grader.tolerance import Reduction, Tolerance, blocks, magnitude, tolerance
 
 if TYPE_CHECKING:
     import torch
@@ -332,15 +332,10 @@ class _Difference:
     distance: torch.Tensor
     """|actual - expected| of every element, float64."""
 
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(float(self.distance.max()))
-
-    @property
-    def largest(self) -> int:
-        """The flat index of the largest difference; of the first non-finite one where there is any."""
-        distance = self.distance if self.finite else self.distance.nan_to_num(nan=math.inf, posinf=math.inf)
-        return int(distance.where(self.apart, -1.0).argmax())
+    finite: bool
+    """Whether all of `distance` is finite."""
+    largest: int
+    """The flat index of the largest difference; of the first non-finite one where there is any."""
 
     def at(self, flat: int) -> tuple[str, str, str]:
         """Expected, actual and " at [index]" of one element, as text."""
@@ -362,7 +357,7 @@ def _numeric_outcome(question: _Question, pair: _Pair) -> _Outcome:
 def _difference(question: _Question, actual: Value, expected: Value) -> _Difference | None:
     actual, expected = _as_tensor(actual), _as_tensor(expected)
     dtype = expected.dtype
-    if actual.dtype == dtype and actual.equal(expected):
+    if _bits(actual).equal(_bits(expected)):
         return None
     allowed = tolerance(dtype, question.reduction, question.terms)
     actual, expected = _widened(actual), _widened(expected)
@@ -375,7 +370,18 @@ def _apart(
 ) -> _Difference:
     # Integers are subtracted as float64, in which the difference of two int64 cannot overflow.
     distance = (actual - expected if actual.is_complex() else actual.double() - expected.double()).abs()
-    return _Difference(dtype=dtype, actual=actual, expected=expected, apart=apart, allowed=allowed, distance=distance)
+    finite = math.isfinite(float(distance.max()))
+    ranked = distance if finite else distance.nan_to_num(nan=math.inf, posinf=math.inf)
+    return _Difference(
+        dtype=dtype,
+        actual=actual,
+        expected=expected,
+        apart=apart,
+        allowed=allowed,
+        distance=distance,
+        finite=finite,
+        largest=int(ranked.where(apart, -1.0).argmax()),
+    )
 
 
 def _as_tensor(value: Value) -> torch.Tensor:
@@ -488,18 +494,28 @@ def _diagnosis(question: _Question, path: Path, difference: _Difference) -> str:
 def _named_alternative(question: _Question, path: Path, difference: _Difference) -> str | None:
     for label, values in question.alternatives.items():
         other = _counterpart(values, path, difference)
-        if other is not None and _agrees(difference.actual, other, difference.allowed):
+        if other is None or not _plausible(difference, other):
+            continue
+        if _agrees(difference.actual, _widened(other), difference.allowed):
             return label
     return None
 
 
 def _unchanged(question: _Question, path: Path, difference: _Difference) -> str | None:
     start = _counterpart(question.stale, path, difference)
-    return "unchanged since the start" if start is not None and start.equal(difference.actual) else None
+    if start is None or not _plausible(difference, start):
+        return None
+    return "unchanged since the start" if _widened(start).equal(difference.actual) else None
+
+
+def _plausible(difference: _Difference, other: torch.Tensor) -> bool:
+    """Whether a sample of `other` agrees with the actual values; spares most others from being widened and read."""
+    seen, wanted = _sample(difference.actual.reshape(-1), other.reshape(-1))
+    return not difference.allowed.exceeded(seen, _widened(wanted), 2 * magnitude(difference.actual)).any()
 
 
 def _counterpart(values: Value, path: Path, difference: _Difference) -> torch.Tensor | None:
-    """The entry of `values` at `path`, widened; None where it has none of the same shape and dtype."""
+    """The entry of `values` at `path`; None where it has none of the same shape and dtype."""
     try:
         for step in path:
             values = values[step]
@@ -509,14 +525,14 @@ def _counterpart(values: Value, path: Path, difference: _Difference) -> torch.Te
         return None
     tensor = _as_tensor(values)
     fits = tensor.shape == difference.expected.shape and tensor.dtype == difference.dtype
-    return _widened(tensor) if fits else None
+    return tensor if fits else None
 
 
 def _agrees(actual: torch.Tensor, expected: torch.Tensor, allowed: Tolerance, times: int = 1, parts: int = 1) -> bool:
-    """Whether parts · actual = times · expected. A sample rules out most wrong guesses before the whole is looked at."""
+    """Whether parts · actual = times · expected. A sample rules out most wrong guesses before the whole is read."""
     scale = magnitude(expected) * abs(times)
-    whole = actual.reshape(-1), expected.reshape(-1)
-    for seen, wanted in (_sample(*whole), whole):
+    sample = _sample(actual.reshape(-1), expected.reshape(-1))
+    for seen, wanted in (sample, *zip(blocks(actual), blocks(expected), strict=True)):
         left = seen if parts == 1 else seen * parts
         right = wanted if times == 1 else wanted * times
         if allowed.exceeded(left, right, scale).any():
@@ -524,8 +540,9 @@ def _agrees(actual: torch.Tensor, expected: torch.Tensor, allowed: Tolerance, ti
     return True
 
 
-def _sample(*flat: torch.Tensor) -> list[torch.Tensor]:
-    return [tensor[:: max(1, tensor.numel() // SAMPLE)] for tensor in flat]
+def _sample(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    step = max(1, first.numel() // SAMPLE)
+    return first[::step], second[::step]
 
 
 def _factor(question: _Question, difference: _Difference) -> str | None:
@@ -537,15 +554,15 @@ def _factor(question: _Question, difference: _Difference) -> str | None:
         return None
     if not actual.any():
         return "all zeros" if actual.numel() > 1 else None
-    times, parts = _telling(_ratio(actual, expected), difference.allowed)
+    times, parts = _telling(_ratio(actual, expected), fine=difference.allowed.bound < COARSE and actual.numel() > 1)
     if times == parts or not _agrees(actual, expected, difference.allowed, times, parts):
         return None
     return _factor_text(times, parts, question.world_size)
 
 
 def _ratio(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """The k that brings k · expected nearest to actual by least squares; over a sample, as all elements are verified."""
-    flat = [actual.reshape(-1), expected.reshape(-1)]
+    """The k that brings k · expected nearest to actual by least squares, over a sample: the caller verifies it."""
+    flat = actual.reshape(-1), expected.reshape(-1)
     few = _sample(*flat)
     if not few[1].any():
         few = flat
@@ -554,10 +571,10 @@ def _ratio(actual: torch.Tensor, expected: torch.Tensor) -> float:
     return float((base.conj() * other).sum().real / (base.conj() * base).sum().real)
 
 
-def _telling(ratio: float, allowed: Tolerance) -> tuple[int, int]:
+def _telling(ratio: float, *, fine: bool) -> tuple[int, int]:
     """The k = times/parts that a ratio is taken for; (1, 1) where it tells nothing.
 
-    First n and 1/n, then fractions of small numbers where the dtype is fine enough to tell these apart.
+    First n and 1/n, then other fractions of small numbers where the data are `fine` enough to tell these apart.
     """
     if not math.isfinite(ratio) or abs(ratio) < 0.5 / LARGEST_FACTOR:
         return 1, 1
@@ -566,7 +583,7 @@ def _telling(ratio: float, allowed: Tolerance) -> tuple[int, int]:
     if abs(larger - whole) < 0.05 and abs(whole) <= LARGEST_FACTOR:
         return (whole, 1) if abs(ratio) >= 1 else (int(math.copysign(1, whole)), abs(whole))
     simple = Fraction(ratio).limit_denominator(LARGEST_PARTS)
-    if allowed.bound > COARSE or abs(simple.numerator) > LARGEST_PARTS:
+    if not fine or abs(simple.numerator) > LARGEST_PARTS:
         return 1, 1
     return simple.numerator, simple.denominator
 
@@ -611,7 +628,8 @@ def _part(question: _Question, path: Path, difference: _Difference) -> str | Non
         others = [other for other in range(difference.apart.dim()) if other != dim]
         lines = (difference.apart.any(dim=others) if others else difference.apart).byte()
         first, last = int(lines.argmax()), lines.numel() - 1 - int(lines.flip(0).argmax())
-        if int(lines.sum()) == last - first + 1 < lines.numel():
+        # A few inside the run may be right by chance, zeros for instance.
+        if last - first + 1 < lines.numel() and 2 * int(lines.sum()) >= last - first + 1:
             return _part_text(question, path, difference, dim, first, last + 1)
     return None
 
@@ -623,7 +641,7 @@ def _part_text(question: _Question, path: Path, difference: _Difference, dim: in
     if not pattern and int(difference.apart.sum()) == 1:
         return None  # the one index has been named already
     text = f"only {noun} [{start}:{stop}] of {difference.apart.shape[dim]} differ"
-    return f"{text}, and these are {pattern}" if pattern else text
+    return f"{text}: {pattern}" if pattern else text
 
 
 def _part_pattern(
@@ -631,7 +649,7 @@ def _part_pattern(
 ) -> str | None:
     part = _slice(difference, dim, start, stop)
     stale = _counterpart(question.stale, path, difference)
-    if stale is not None and stale.narrow(dim, start, stop - start).equal(part.actual):
+    if stale is not None and _widened(stale.narrow(dim, start, stop - start)).equal(part.actual):
         return "unchanged since the start"
     return _factor(question, part)
 
@@ -648,7 +666,7 @@ def _nearly(difference: _Difference) -> str | None:
     if difference.allowed.exact or not scale:
         return None
     relative = float(difference.distance.max()) / scale
-    if relative > max(1e-3, 10 * difference.allowed.bound):
+    if relative > max(1e-3, min(0.05, 10 * difference.allowed.bound)):
         return None
     return f"off by {relative:.1e} of the largest value, where rounding explains {difference.allowed.bound:.1e}"
 
@@ -801,17 +819,15 @@ def _sequence_difference(actual: Sequence[Value], expected: Sequence[Value]) -> 
     whole = _whole(list(expected)), _whole(list(actual))
     if whole[0] and whole[1]:
         return whole[0], f"{whole[1]}: {clause + ', ' if clause else ''}first difference at index {first}"
-    texts = (_item_text(expected, first), _item_text(actual, first))
-    return f"{texts[0]} at index {first} of {len(expected)}", f"{texts[1]}{'; ' + clause if clause else ''}"
-
-
-def _item_text(items: Sequence[Value], index: int) -> str:
-    return _short(items[index]) if index < len(items) else "no item"
+    rest = f"; {clause}" if clause else ""
+    if first == min(len(actual), len(expected)):
+        return _items(len(expected)), f"{len(actual)}{f', the first {first} right' if first else ''}{rest}"
+    return f"{_short(expected[first])} at index {first} of {len(expected)}", f"{_short(actual[first])}{rest}"
 
 
 def _sequence_clause(actual: Sequence[Value], expected: Sequence[Value]) -> str:
     """What two flat lists have and lack as multisets; nothing where that tells little (floats, one item each)."""
-    clauses = [] if len(actual) == len(expected) else [f"{_items(len(actual))} instead of {len(expected)}"]
+    clauses: list[str] = []
     if {type(item) for item in (*actual, *expected)} <= {int, str, type(None)}:
         seen, wanted = Counter(actual), Counter(expected)
         if seen == wanted:

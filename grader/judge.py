@@ -1,7 +1,7 @@
 """Runs go in, verdicts come out; pytest is the engine. Pure: the same runs give the same verdicts.
 
-The same plugin serves `python -m grader grade 03`, where the runs are there already, and `pytest exercises/03_train_ddp`,
-where a case is run when a check first asks for it.
+The same plugin serves `python -m grader grade 03`, where the runs are there already, and
+`pytest exercises/03_train_ddp`, where a case is run when a check first asks for it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+
 import pytest
 
 from grader.checking import Runs
 from grader.errors import CheckFailed, GraderError, RunError
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
 
+_Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
@@ -28,8 +30,7 @@ def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tu
         return _all_blocked(exercise, unusable)
     by_case = {run.case.id: run for run in runs}
     panel = Panel(exercise, lambda case: by_case[case.id])
-    _pytest(exercise, panel)
-    return panel.verdicts()
+    return judge_with(panel)
 
 
 def _unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]:
@@ -50,19 +51,21 @@ def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Ver
     )
 
 
-def _pytest(exercise: Exercise, panel: Panel) -> None:
-    """Run checks.py of one exercise in this process, under none of the user's settings."""
-    path = exercise.folder / "checks.py"
-    options = ["-c", os.devnull, "--rootdir", str(exercise.folder), "--noconftest", "--import-mode=importlib", "-s"]
+def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
+    """Run checks.py of one exercise in this process, under none of the user's settings; `only` names one check."""
+    path = panel.exercise.folder / "checks.py"
+    options = ["-c", os.devnull, "--rootdir", str(path.parent), "--noconftest", "--import-mode=importlib", "-s"]
     plugins = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler", "-p", "pytest_timeout"]
     settings = ["-o", "python_files=checks.py", "-o", f"timeout={TIMEOUT}"]
     before = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
-        pytest.main([*options, *plugins, *settings, str(path)], plugins=[panel])
+        chosen = str(path) if only is None else f"{path}::test_{only}"
+        pytest.main([*options, *plugins, *settings, chosen], plugins=[panel])
     finally:
         _restore("PYTEST_DISABLE_PLUGIN_AUTOLOAD", before)
         _forget(path)
+    return panel.verdicts()
 
 
 def _restore(name: str, value: str | None) -> None:
@@ -84,7 +87,7 @@ class Panel:
 
     def __init__(self, exercise: Exercise, run_case: Callable[[Case], Run]) -> None:
         self.exercise = exercise
-        self._runs = Runs([case for case in exercise.cases if case.probe], run_case)
+        self.runs_by_family = Runs(exercise.cases, run_case)
         self._checks = {check.id: check for check in exercise.checks}
         self._verdicts: dict[str, Verdict] = {}
         self._collection_error = ""
@@ -99,7 +102,7 @@ class Panel:
 
     @pytest.fixture(scope="session")
     def runs(self) -> Runs:
-        return self._runs
+        return self.runs_by_family
 
     @pytest.fixture(scope="session")
     def probe(self) -> types.ModuleType:
@@ -115,18 +118,26 @@ class Panel:
             self._collection_error = f"checks.py could not be read: {str(report.longrepr).strip().splitlines()[-1]}"
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self.require_needed(item)
+
+    def require_needed(self, item: pytest.Item) -> None:
+        """Skip a check, which makes it BLOCKED, if one that it needs did not pass."""
         check = self.check_of(item)
         for needed in check.needs if check else ():
             if needed not in self._verdicts or self._verdicts[needed].outcome is not Outcome.PASSED:
                 pytest.skip(f"needs: {self._checks[needed].title}")
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> _Reporting:
         report = yield
+        self.note(item, call)
+        return report
+
+    def note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Turn one phase of a test into the check's verdict."""
         check = self.check_of(item)
         if check is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
             self._verdicts[check.id] = _verdict(check, call)
-        return report
 
 
 def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:

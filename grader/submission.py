@@ -74,7 +74,8 @@ def _own(exercise: Exercise, root: Path) -> Path:
 def _located(exercise: Exercise, path: Path) -> Path:
     if not stat.S_ISDIR(_status(path).st_mode):
         return path
-    for candidate in (path / exercise.file, path / exercise.name / exercise.file):
+    inside = Path(exercise.name) / exercise.file
+    for candidate in (path / exercise.file, path / inside, path / "exercises" / inside):
         if _there(candidate):
             return candidate
     raise UsageError(f"{path} holds no {exercise.file}; name the file itself or the folder that it lies in.")
@@ -128,7 +129,7 @@ def _companions(exercise: Exercise, folder: Path, location: Path) -> dict[str, b
     found = {}
     for name in exercise.companions:
         file = f"{name.partition('_')[2]}.py"
-        places = (folder / name / file, folder / file, location.parent / file)
+        places = (folder / name / file, folder / "exercises" / name / file, folder / file, location.parent / file)
         source = next(filter(None, map(_usable, places)), None)
         if source:
             found[name] = source
@@ -158,7 +159,7 @@ def _problem(source: bytes) -> Finding | None:
         return _undecodable(source, error)
     except (SyntaxError, LookupError, UnicodeError) as error:
         return _unknown_coding(error)
-    return _compile_problem(source, text)
+    return _compile_problem(text)
 
 
 def _binary(source: bytes) -> Finding:
@@ -208,12 +209,12 @@ def _unknown_coding(error: Exception) -> Finding:
     )
 
 
-def _compile_problem(source: bytes, text: str) -> Finding | None:
+def _compile_problem(text: str) -> Finding | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # From bytes, as an import does it; the made-up name keeps Python from reading some file of that name.
-            compile(source, "<submission>", "exec", dont_inherit=True)
+            # Of bytes Python 3.11 counts columns in bytes. The made-up name keeps it from reading a file of that name.
+            compile(text, "<submission>", "exec", dont_inherit=True)
     except SyntaxError as error:
         return _syntax_problem(error, text)
     except (RecursionError, MemoryError, ValueError, OverflowError, SystemError):

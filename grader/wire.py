@@ -28,9 +28,9 @@ MAX_FRAME = 256 * 2**20
 
 MAX_DEPTH = 64
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-_DTYPES = frozenset(
-    "float64 float32 float16 bfloat16 complex64 complex128 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool".split()
-)
+_REAL = ("float64", "float32", "float16", "bfloat16", "bool")
+_WHOLE = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
+_DTYPES = frozenset((*_REAL, *_WHOLE, "complex64", "complex128"))
 
 
 def encode(value: Any) -> bytes:

@@ -129,6 +129,7 @@ def verify(
 ) -> Proof:
     """Try every specimen of one exercise on real ranks, two at a time, from one warm host."""
     exercise = catalog.load(name, root)
+    catalog.check_nothing_else(exercise.folder)
     chosen = [specimen for specimen in specimens(exercise, root) if select(specimen)]
     start = time.monotonic()
     with Session(start_method) as session:

@@ -21,7 +21,6 @@ _SHOWN = 60
 
 _REMEDIES = {
     "string_type": "Write it as text, in quotes where YAML reads something else.",
-    "invalid_key": "Put the key in quotes.",
     "model_type": "Write a mapping of keys to values, {} where all of them have their defaults.",
     "dict_type": "Write a mapping of keys to values.",
     "list_type": "Write a list, as [a, b].",
@@ -152,9 +151,9 @@ def _invalid(document: Document, shape: Any, fault: ErrorDetails) -> AuthorError
     if kind == "missing":
         where = f" in '{_dotted(steps[:-1])}'" if steps[:-1] else ""
         return document.error(steps[:-1], f"the key '{steps[-1]}' is missing{where}", "Add it.")
-    problem = (
-        fault["msg"].removeprefix("Value error, ").replace("Input should", "must").replace("Keys should be", "must be")
-    )
+    if kind == "invalid_key":
+        return document.error(steps, f"the key {_short(fault['input'])} is not text", "Put it in quotes.")
+    problem = fault["msg"].removeprefix("Value error, ").replace("Input should", "must")
     remedy = _REMEDIES.get(kind, "Correct the value; docs/interfaces.md describes it.")
     return document.error(steps, f"'{_dotted(steps)}' {problem} (got {_short(fault['input'])})", remedy)
 

@@ -17,6 +17,7 @@ from grader.errors import AuthorError
 from grader.model import Case, Check, Exercise, RequiredName
 
 STATEMENT, PROBE, CHECKS = "README.md", "probe.py", "checks.py"
+_NEEDED = (MANIFEST, PROBE, CHECKS)
 _POINTS = 100
 
 
@@ -51,18 +52,25 @@ def _file(name: str) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises AuthorError unless the folder has a lawful name, all that an author writes, and nothing else. The
-    student's file may be missing: that is for the student to mend. Caches and dot files do not count."""
+    """Raises AuthorError unless the folder has a lawful name and all that a grade needs of the author."""
     if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", folder.name):
         raise AuthorError(folder, "the folder's name is not two digits and a word", "Rename it, as 03_train_ddp.")
-    needed = (STATEMENT, MANIFEST, PROBE, CHECKS)
-    for file in needed:
+    for file in _NEEDED:
         if not (folder / file).is_file():
-            raise AuthorError(folder / file, "the file is missing", f"An exercise holds {', '.join(needed)}.")
-    allowed = {*needed, _file(folder.name), "__pycache__"}
+            raise AuthorError(folder / file, "the file is missing", f"An exercise holds {', '.join(_NEEDED)}.")
+
+
+def check_nothing_else(folder: Path) -> None:
+    """Raises AuthorError for a file that the design does not know, and for a missing statement or stub. A law for
+    authors: a student may keep what he likes beside his file, so grading does not ask. Caches and dot files do not
+    count."""
+    known = (STATEMENT, _file(folder.name), *_NEEDED)
+    for file in known:
+        if not (folder / file).is_file():
+            raise AuthorError(folder / file, "the file is missing", f"An exercise holds {', '.join(known)}.")
     for entry in sorted(folder.iterdir()):
-        if entry.name not in allowed and not entry.name.startswith("."):
-            remedy = f"Move it elsewhere; an exercise holds {', '.join(needed)} and {_file(folder.name)}."
+        if entry.name not in (*known, "__pycache__") and not entry.name.startswith("."):
+            remedy = f"Move it elsewhere; an exercise holds {', '.join(known)}."
             raise AuthorError(entry, "this file does not belong in an exercise's folder", remedy)
 
 

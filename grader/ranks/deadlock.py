@@ -20,6 +20,8 @@ QUIET = 0.5
 """Seconds of quiet that make a deadlock."""
 QUIET_AFTER_AN_ENDING = 0.25
 """Seconds of quiet where some rank has already ended, so that the others wait for one that is gone."""
+UNCHANGED = 0.8
+"""Seconds between two looks that must see the same where ranks meet in vain, or wait for one that has failed."""
 QUIET_IF_MATCHED = 5.0
 """Seconds of quiet where all ranks sit in the same collective, which should complete."""
 
@@ -37,6 +39,35 @@ def waits(snapshots: Mapping[int, Snapshot]) -> dict[int, Wait] | None:
         chosen = next((thread for thread in sitting if thread["main"]), sitting[0])
         found[rank] = wait_of(chosen["wait"])
     return found or None
+
+
+def meeting_fails(snapshots: Mapping[int, Snapshot]) -> bool:
+    """True if ranks wait in init_process_group for a meeting that cannot come about: at some address there are fewer
+    ranks than its world size or there is no rank 0, and all ranks sit in communication, so that none will come."""
+    if waits(snapshots) is None:
+        return False
+    places = [place for snapshot in snapshots.values() if (place := _meeting(snapshot))]
+    wanderers = sum("port" not in place for place in places)  # past the store: they have met at some port
+    meetings: dict[Any, list[Mapping[str, Any]]] = {}
+    for place in places:
+        if "port" in place:
+            meetings.setdefault(place["port"], []).append(place)
+    return any(_short_handed(members, wanderers) for members in meetings.values())
+
+
+def _meeting(snapshot: Snapshot) -> Mapping[str, Any] | None:
+    return next((thread["rendezvous"] for thread in snapshot["threads"] if thread.get("rendezvous")), None)
+
+
+def _short_handed(members: list[Mapping[str, Any]], wanderers: int) -> bool:
+    needed = max(member.get("world_size", 0) for member in members)
+    served = wanderers > 0 or any(member.get("rank") == 0 for member in members)
+    return len(members) + wanderers < needed or not served
+
+
+def in_rendezvous(snapshots: Mapping[int, Snapshot]) -> bool:
+    """True if some rank is inside init_process_group, where sleeping threads are no sign of a deadlock."""
+    return any(_meeting(snapshot) for snapshot in snapshots.values())
 
 
 def quiet_needed(found: Mapping[int, Wait], world_size: int) -> float:

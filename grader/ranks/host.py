@@ -50,11 +50,23 @@ def serve(judge: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: _reap(supervisors))
     while request := receive(judge):
         spec, descriptor = request
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _refuse(descriptor, error)
+            continue
         if pid == 0:
             _become_supervisor(judge, spec, descriptor)
         supervisors.add(pid)
         os.close(descriptor)
+
+
+def _refuse(descriptor: int, error: OSError) -> None:
+    """Say that no process could be started for a run: no memory, or too many processes."""
+    from grader import wire
+
+    with Connection(descriptor) as connection:
+        connection.send_bytes(wire.encode({"fault": f"no process could be started ({error.strerror})"}))
 
 
 def _become_supervisor(judge: socket.socket, spec: dict[str, Any], descriptor: int) -> None:

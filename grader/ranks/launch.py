@@ -68,7 +68,7 @@ class Session:
         self._ready = False
 
     def __enter__(self) -> Session:
-        self.scratch = Path(tempfile.mkdtemp(prefix="ranklings-"))
+        self.scratch = self._folder("ranklings-", None)
         self._stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
         self._socket, theirs = socket.socketpair()
         self._stack.callback(self._socket.close)
@@ -122,19 +122,25 @@ class Session:
         """
         with self._lock:
             self._await_ready()
-        folder = self._folder()
+        folder = self._folder("run-", self.scratch)
         try:
             return self._run(exercise, submission, case, folder)
         except OSError as error:
-            raise RunError(f"The scratch folder {folder} could not be used: {error.strerror or error}") from error
+            reason = error.strerror or str(error)
+            raise RunError(
+                f"The scratch folder {folder} could not be used: {reason}. Set TMPDIR to one with room."
+            ) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _folder(self) -> Path:
+    def _folder(self, prefix: str, parent: Path | None) -> Path:
         try:
-            return Path(tempfile.mkdtemp(prefix="run-", dir=self.scratch))
+            return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         except OSError as error:
-            raise RunError(f"No scratch folder could be made in {self.scratch}: {error.strerror}") from error
+            where = parent or "the temporary folder"
+            raise RunError(
+                f"No scratch folder could be made in {where}: {error.strerror}. Set TMPDIR to one with room."
+            ) from error
 
     def _run(self, exercise: Exercise, submission: Submission, case: Case, folder: Path) -> Run:
         start = time.monotonic()

@@ -1,7 +1,7 @@
 """Whether a set of processes is wholly asleep. Judged by the kernel's counters, never by a clock alone.
 
-A thread that sleeps shows no context switch. A stuck gloo rank has exactly one thread that moves: `gloo_tcp_loop`, which
-polls its sockets every 10 ms. A set of ranks is quiet between two looks if no other thread of any of them ran or
+A thread that sleeps shows no context switch. A stuck gloo rank has exactly one thread that moves: `gloo_tcp_loop`,
+which polls its sockets every 10 ms. A set of ranks is quiet between two looks if no other thread of any of them ran or
 waited for a core in between, and every such loop has polled several times and used next to no processor time, so that
 no message can be on its way. A rank that was merely starved of a core therefore never looks quiet.
 """
@@ -18,6 +18,9 @@ import psutil
 LOOP = "gloo_tcp_loop"
 MIN_POLLS = 3
 LOOP_NANOSECONDS_PER_POLL = 200_000
+IDLE_SHARE = 0.05
+TICK_MARGIN = 0.2
+"""Seconds below which a share of processor time says nothing."""
 PROC = Path("/proc")
 
 
@@ -91,12 +94,28 @@ def loops_idle(before: Look, now: Look) -> bool:
     return True
 
 
+def is_idle(before: Look, now: Look, seconds: float) -> bool:
+    """True if all threads together used next to no processor time in these seconds."""
+    used = sum(thread.nanoseconds for thread in now.values()) - sum(thread.nanoseconds for thread in before.values())
+    return used < IDLE_SHARE * seconds * 1e9
+
+
 class Watch:
-    """Tells for how many seconds a set of processes has been quiet."""
+    """Tells for how many seconds a set of processes has been quiet, or at least idle."""
 
     def __init__(self) -> None:
         self._first: Look = {}
         self._since = time.monotonic()
+        self._idle_first: Look = {}
+        self._idle_since = time.monotonic()
+
+    def idle_seconds(self, pids: Mapping[int, frozenset[int]]) -> float:
+        """Seconds in which the processes did next to nothing: threads may wake up, but only to look and sleep again."""
+        now, elapsed = look(pids), time.monotonic() - self._idle_since
+        if self._idle_first.keys() == now.keys() and (elapsed < TICK_MARGIN or is_idle(self._idle_first, now, elapsed)):
+            return elapsed
+        self._idle_first, self._idle_since = now, time.monotonic()
+        return 0.0
 
     def quiet_seconds(self, pids: Mapping[int, frozenset[int]]) -> float:
         now = look(pids)

@@ -243,7 +243,7 @@ def _raised(error: BaseException, file: str, importing: bool) -> dict[str, Any]:
         "stack": frames,
         "causes": _causes(error),
         "importing": importing,
-        "communication": bool(frames) and recorder.DISTRIBUTED in frames[-1][0] or _is_transport(error),
+        "communication": _is_transport(error) or (bool(frames) and recorder.DISTRIBUTED in frames[-1][0]),
     }
 
 
@@ -335,9 +335,9 @@ def _redirect(output: Any) -> None:
     for target in (1, 2):
         os.dup2(output.fileno(), target)
     output.close()
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def _limit() -> None:

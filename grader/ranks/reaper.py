@@ -17,6 +17,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = "/dev/shm/"
+TRACKER_SECONDS = 1.0
 
 
 def become_subreaper() -> None:
@@ -35,20 +36,40 @@ def _prctl(option: int, value: int) -> None:
 
 
 def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
-    """End every process below this one, `spare` and what is below those excepted, and unlink their shared memory."""
+    """End every process below this one, `spare` and what is below those excepted, and unlink their shared memory.
+
+    Python's resource trackers unlink what killed processes leaked once those are gone, so they get a moment to do it.
+    """
     shared: set[str] = set()
-    while doomed := _descendants(spare):
-        for process in doomed:
-            with contextlib.suppress(psutil.Error):
-                process.suspend()  # so that a fork bomb cannot outrun the killing
-        for process in doomed:
-            shared |= _shared_memory(process.pid)
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        _reap(doomed)
+    while doomed := [process for process in _descendants(spare) if not _is_tracker(process)]:
+        shared |= _kill(doomed)
+    _, stubborn = psutil.wait_procs(_descendants(spare), timeout=TRACKER_SECONDS)
+    while stubborn:
+        shared |= _kill(stubborn)
+        stubborn = _descendants(spare)
     for path in shared - _shared_memory(os.getpid()):
         with contextlib.suppress(OSError):
             os.unlink(path)
+
+
+def _kill(processes: list[psutil.Process]) -> set[str]:
+    """Kill processes and give the shared memory that they held."""
+    shared: set[str] = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.suspend()  # so that a fork bomb cannot outrun the killing
+    for process in processes:
+        shared |= _shared_memory(process.pid)
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    _reap(processes)
+    return shared
+
+
+def _is_tracker(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any("multiprocessing.resource_tracker" in argument for argument in process.cmdline())
+    return False
 
 
 def _descendants(spare: frozenset[int]) -> list[psutil.Process]:

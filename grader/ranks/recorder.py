@@ -2,7 +2,8 @@
 
 Three instruments of PyTorch and Python answer from a second thread while the main thread is blocked:
 `sys._current_frames()` (the stacks), the Flight Recorder (pending collectives, those that C++ launched included), and
-thin wrappers around Work.wait, Store.get/wait and the point-to-point calls, which the Flight Recorder does not list for gloo.
+thin wrappers around Work.wait, Store.get/wait and the point-to-point calls, which the Flight Recorder does not list for
+gloo.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ TORCH = os.sep + "torch" + os.sep
 DISTRIBUTED = TORCH + "distributed" + os.sep
 PASSIVE_FILES = ("threading.py", "queue.py")
 MAX_FRAMES = 60
+RENDEZVOUS = ("_create_c10d_store", "init_process_group")
 
 _waiting: dict[int, dict[str, Any]] = {}
 _sent: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -109,7 +111,24 @@ def _thread(ident: int, frame: FrameType, is_main: bool, pending: list[Any], stu
     stack = stack_of(frame, student_file)
     state = _state(frame, posted, pending)
     wait = _describe(stack, posted, pending) if state == "communication" else None
-    return {"main": is_main, "state": state, "wait": wait, "stack": stack}
+    return {"main": is_main, "state": state, "wait": wait, "stack": stack, "rendezvous": _rendezvous(frame)}
+
+
+def _rendezvous(frame: FrameType | None) -> dict[str, Any] | None:
+    """Where a thread meets the others, if it is inside init_process_group: read from the arguments of torch's own
+    functions. A rank that looks for a server which is not up yet sleeps and retries, so being asleep says nothing."""
+    found: dict[str, Any] | None = None
+    while frame is not None:
+        if DISTRIBUTED in frame.f_code.co_filename and frame.f_code.co_name in RENDEZVOUS:
+            local = frame.f_locals
+            here = {
+                key: local[key]
+                for key in ("hostname", "port", "rank", "world_size")
+                if type(local.get(key)) in (int, str)
+            }
+            found = {**here, **(found or {})}
+        frame = frame.f_back
+    return found
 
 
 def _state(frame: FrameType, posted: dict[str, Any] | None, pending: list[Any]) -> str:

@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from grader import wire
+from grader.model import Wait
 from grader.ranks import deadlock, quiet, reaper
+
+Snapshots = dict[int, dict[str, Any]]
 
 TICK = 0.04
 GRACE = 3.0
@@ -84,6 +87,8 @@ class Supervisor:
         self.ranks: list[Watched] = []
         self.first_failure: float | None = None
         self.questions = 0
+        self.asked_at = 0.0
+        self.idlers: tuple[float, Mapping[int, Wait] | None] = (0.0, None)
         self.start = time.monotonic()
 
     def run(self) -> None:
@@ -210,22 +215,49 @@ class Supervisor:
 
     def _look_for_deadlock(self, live: list[Watched]) -> None:
         shortest = deadlock.QUIET if len(live) == len(self.ranks) else deadlock.QUIET_AFTER_AN_ENDING
-        if self._quiet(live) < shortest:
-            return
-        found = deadlock.waits(self._snapshots(live))
-        if not found:
+        pids = {rank.pid: rank.own for rank in live}
+        if self.watch.quiet_seconds(pids) >= shortest:
+            self._look_at_sleepers(live)
+        elif self.watch.idle_seconds(pids) >= deadlock.UNCHANGED and self._may_ask():
+            self._look_at_idlers(live)
+
+    def _look_at_sleepers(self, live: list[Watched]) -> None:
+        """All are asleep: nothing can move them if all sit in communication."""
+        snapshots = self._snapshots(live)
+        found = deadlock.waits(snapshots)
+        if not found or deadlock.in_rendezvous(snapshots):
             self.watch.restart()  # ask again only after another spell of quiet
-        elif self._quiet(live) >= deadlock.quiet_needed(found, len(self.ranks)) and all(r.live for r in live):
-            for rank in live:
+            self._look_at_idlers(live, snapshots)
+        elif self._quiet(live) >= deadlock.quiet_needed(found, len(self.ranks)):
+            self._call_deadlock(live, found)
+
+    def _look_at_idlers(self, live: list[Watched], snapshots: Snapshots | None = None) -> None:
+        """Some wake up now and then to try again: stuck if they meet in vain, or if a rank has failed meanwhile, and
+        nothing has changed since an earlier look."""
+        snapshots = snapshots or self._snapshots(live)
+        found = deadlock.waits(snapshots)
+        stuck = found and (self.first_failure is not None or deadlock.meeting_fails(snapshots))
+        if not found or not stuck or found != self.idlers[1]:
+            self.idlers = time.monotonic(), found if stuck else None
+        elif time.monotonic() - self.idlers[0] >= deadlock.UNCHANGED:
+            self._call_deadlock(live, found)
+
+    def _may_ask(self) -> bool:
+        """Snapshots wake the ranks, so they are not asked for at every tick."""
+        return time.monotonic() - self.asked_at >= deadlock.UNCHANGED / 2
+
+    def _call_deadlock(self, live: list[Watched], found: Mapping[int, Wait]) -> None:
+        for rank in live:
+            if rank.rank in found:
                 ending = {"kind": "deadlocked", "wait": asdict(found[rank.rank]), "stack": _main_stack(rank)}
                 rank.end(ending, self._seconds())
 
     def _quiet(self, live: list[Watched]) -> float:
         return self.watch.quiet_seconds({rank.pid: rank.own for rank in live})
 
-    def _snapshots(self, ranks: list[Watched]) -> dict[int, dict[str, Any]]:
+    def _snapshots(self, ranks: list[Watched]) -> Snapshots:
         """Ask each rank what it does. One that cannot answer holds the GIL in C: it counts as busy."""
-        self.questions += 1
+        self.questions, self.asked_at = self.questions + 1, time.monotonic()
         for rank in ranks:
             rank.snapshot, rank.asked = None, str(self.questions)
             with contextlib.suppress(OSError):
@@ -233,7 +265,10 @@ class Supervisor:
         until = time.monotonic() + ANSWER
         while any(r.live and r.snapshot is None for r in ranks) and time.monotonic() < until and self._read(TICK):
             pass
-        silent = {"threads": [{"main": True, "state": "busy", "wait": None, "stack": []}], "pending": []}
+        silent: dict[str, Any] = {
+            "threads": [{"main": True, "state": "busy", "wait": None, "stack": []}],
+            "pending": [],
+        }
         return {rank.rank: rank.snapshot or silent for rank in ranks}
 
     def _time_out(self, live: list[Watched]) -> None:

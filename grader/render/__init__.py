@@ -1,4 +1,4 @@
 """One renderer a file: each takes a Report and gives text. None prints, and none imports another.
 
-`text` is no renderer: it holds what they all need, above all `safe_report`, which every renderer calls first.
+What they share stands in grader.wording. Every renderer begins with `safe_report` from there.
 """

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from grader.model import Diagnosis, Finding, Outcome, RankRecord, Report, Run, Verdict
-from grader.render.text import UNCOUNTED, ended, finite, safe_report, unmet
+from grader.wording.text import UNCOUNTED, blocked_by, ended, finite, safe_report
 
 SCHEMA = "ranklings/report/1"
 
@@ -62,9 +62,7 @@ def _message(verdict: Verdict, report: Report) -> str:
     """The findings' sentences, a line each; without any, the verdict's own message."""
     if verdict.findings:
         return "\n".join(finding.sentence() for finding in verdict.findings)
-    if verdict.message or verdict.outcome is not Outcome.BLOCKED:
-        return verdict.message
-    return f"needs: {unmet(verdict, report.verdicts)}"
+    return blocked_by(verdict, report.verdicts) if verdict.outcome is Outcome.BLOCKED else verdict.message
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from rich.text import Text
 
 from grader.model import Deadlocked, Finding, Outcome, RankRecord, Report, Run, Verdict
-from grader.render.advice import begun, first_to_write, replay, says_unwritten, where_to_start
-from grader.render.layout import crop, hang, paint, paragraph, value, wrap
-from grader.render.text import UNCOUNTED, ended, place, points, rank_list, safe_report, unmet, waiting
+from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
+from grader.wording.layout import crop, hang, paint, paragraph, value, wrap
+from grader.wording.text import UNCOUNTED, blocked_by, ended, place, points, rank_list, safe_report, waiting
 
 NARROWEST, WIDEST = 40, 100
 """Columns. Beyond the second, points stand too far from their titles."""
@@ -114,7 +114,7 @@ class _Page:
         if len(label) + 1 + len(" ".join(command)) <= self.width:
             return [Text.assemble((f"{label} ", "dim"), " ".join(command))]
         rows = [" ".join(command)] if len(" ".join(command)) <= self.width - 2 else command
-        return [Text(label, "dim"), *(Text(f"  {row}{_continued(row, rows)}") for row in rows)]
+        return [Text(label, "dim"), *(Text(f"  {row} \\") for row in rows[:-1]), Text(f"  {rows[-1]}")]
 
     # ── one check ──
 
@@ -144,11 +144,11 @@ class _Page:
         """Why a check that shows nothing of its own did not pass."""
         match verdict.outcome:
             case Outcome.BLOCKED:
-                return f"needs: {unmet(verdict, self.report.verdicts)}"
+                return blocked_by(verdict, self.report.verdicts)
             case Outcome.SKIPPED:
                 return f"skipped: {verdict.message}" if verdict.message else "skipped"
             case Outcome.FAILED if verdict.findings and not self.own(verdict):
-                if any(self.unwritten(finding) for finding in verdict.findings):
+                if self.unwritten(verdict):
                     return "not written yet"
                 owner = self.owners[_cause(verdict.findings[0])]
                 return f"as above: {owner.check.title}" if owner else ""
@@ -163,15 +163,15 @@ class _Page:
         own = self.own(verdict)
         if not own:
             return [] if verdict.findings else self.indented(verdict.message) + self.hint(verdict.check.hints)
-        lines = [line for finding in own[:FINDINGS_SHOWN] for line in self.finding(finding)]
-        if len(own) > FINDINGS_SHOWN:
-            lines.append(Text(f"    … and {len(own) - FINDINGS_SHOWN} more", "dim"))
-        hints = [*(finding.hint for finding in own if finding.hint), *verdict.check.hints]
-        return lines + self.stuck(own) + self.hint(hints)
+        lines, left = self.deadlock(own)
+        lines += [line for finding in left[:FINDINGS_SHOWN] for line in self.finding(finding)]
+        if len(left) > FINDINGS_SHOWN:
+            lines.append(Text(f"    … and {len(left) - FINDINGS_SHOWN} more", "dim"))
+        return lines + self.hint([*(finding.hint for finding in own if finding.hint), *verdict.check.hints])
 
     def own(self, verdict: Verdict) -> list[Finding]:
         """The findings that are shown under this check and not under an earlier one."""
-        return [f for f in verdict.findings if self.owners[_cause(f)] is verdict and not self.unwritten(f)]
+        return [] if self.unwritten(verdict) else [f for f in verdict.findings if self.owners[_cause(f)] is verdict]
 
     # ── one finding ──
 
@@ -200,20 +200,28 @@ class _Page:
         label = Text.assemble(" " * indent, ("Hint: ", "cyan"))
         return paragraph(label, Text(hints[0].strip()), self.width) if hints else []
 
-    def stuck(self, findings: list[Finding]) -> Lines:
-        """The table of the first deadlocked run that one of the findings is about."""
+    def deadlock(self, findings: list[Finding]) -> tuple[Lines, list[Finding]]:
+        """The table of the first deadlocked run that the findings are about, and the findings that it does not tell."""
         about = {finding.case for finding in findings}, {_cause(finding) for finding in findings}
         run = next((run for run in self.report.runs if _deadlocked(run) and _is_about(run, *about)), None)
-        return self.table(run) if run else []
+        if run is None or run.diagnosis is None:
+            return [], findings
+        told = {_cause(finding) for finding in run.diagnosis.findings if not finding.expected}
+        head = Finding(subject="Deadlock: no rank can go on", case=run.case.id)
+        return self.finding(head) + self.table(run), [f for f in findings if _cause(f) not in told]
 
     def table(self, run: Run) -> Lines:
         """Rank, what it waits in, line."""
-        rows = [(str(r.rank), _state(r, run), str(r.ending.at or "")) for r in run.ranks]
-        room = self.width - 6 - 6 - 6
-        wide = min(max(len(row[1]) for row in [*rows, ("", "waits in", "")]), room)
-        layout = f"      {{:<4}}  {{:<{wide}}}  {{:>4}}"
-        body = [Text(layout.format(rank, crop(state, wide), line).rstrip()) for rank, state, line in rows]
-        return [Text(layout.format("rank", "waits in", "line"), "dim"), *body]
+        rows = [
+            ("rank", "waits in", "line"),
+            *((str(r.rank), _state(r, run), str(r.ending.at or "")) for r in run.ranks),
+        ]
+        wide = min(max(len(state) for _, state, _ in rows), self.width - 18)
+        lines = [
+            Text(f"      {rank:<4}  {crop(state, wide):<{wide}}  {line:>4}".rstrip()) for rank, state, line in rows
+        ]
+        lines[0].stylize("dim")
+        return lines
 
     def indented(self, text: str, style: str = "") -> Lines:
         lines = hang(Text("    "), value(text, self.width - 4)) if text else []
@@ -228,8 +236,8 @@ class _Page:
         if len(lines) > OUTPUT_LINES:
             head, tail = 3, OUTPUT_LINES - 4
             lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines)"]
-        who = f"{rank_list([r.rank for r in ranks])} printed"
-        label = Text.assemble(f"  {who}", (f" · on {world} rank{'s' if world > 1 else ''}", "dim"))
+        where = f"on {world} rank{'s' if world > 1 else ''}" if run.case.probe else "when the file was imported"
+        label = Text.assemble(f"  {rank_list([r.rank for r in ranks])} printed", (f" · {where}", "dim"))
         return [label, *(Text.assemble(("  │ ", "dim"), crop(line, self.width - 4)) for line in lines)]
 
     # ── what the report says about the whole ──
@@ -238,8 +246,9 @@ class _Page:
         blamed = {f.case for v in self.report.verdicts if v.outcome is Outcome.FAILED for f in v.findings}
         return any(map(_printed, run.ranks)) and (run.diagnosis is not None or run.case.id in blamed)
 
-    def unwritten(self, finding: Finding) -> bool:
-        return says_unwritten(finding) and not begun(self.report)
+    def unwritten(self, verdict: Verdict) -> bool:
+        """Whether a check failed only because nothing has been written yet."""
+        return any(map(says_unwritten, verdict.findings)) and not begun(self.report)
 
 
 def _cause(finding: Finding) -> Finding:
@@ -264,15 +273,11 @@ def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
 def _state(rank: RankRecord, run: Run) -> str:
     """What a rank waits in, with the bytes where ranks that wait in the same operation differ in them."""
     if not isinstance(rank.ending, Deadlocked):
-        return f"nothing: {ended(rank.ending)}"
+        return f"nothing ({ended(rank.ending)})"
     wait = rank.ending.wait
     others = [r.ending.wait for r in run.ranks if isinstance(r.ending, Deadlocked)]
     differ = {other.bytes for other in others if other.operation == wait.operation} - {wait.bytes}
     return f"{waiting(wait)} of {wait.bytes:,} bytes" if differ and wait.bytes is not None else waiting(wait)
-
-
-def _continued(row: str, rows: list[str]) -> str:
-    return "" if row is rows[-1] else " \\"
 
 
 def _spaced(parts: Iterable[Lines]) -> Lines:

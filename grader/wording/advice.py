@@ -1,4 +1,4 @@
-"""What a student may do next: where to start, and the command that replays a grade. No renderer itself."""
+"""What a student may do next: where to start, and the command that replays a grade."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all renderers share: text from students made safe to show, and a few phrases. No renderer itself."""
+"""Text from students made safe to show, and the phrases that all renderers share."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ LIMIT = 600
 
 LIMITS = {"output": 8_000, "hint": 2_000}
 """Fields that may be longer: the engine has trimmed the first, and an author wrote the second."""
+
+IMPORT = "import[1]"
+"""The case that only imports the student's file: there, a rank says nothing to a student."""
 
 UNCOUNTED = (Outcome.BROKEN, Outcome.SKIPPED)
 """Outcomes whose points are not part of the grade."""
@@ -92,7 +95,9 @@ def finite(value: float) -> float:
 
 
 def world_size_of(case: str | None) -> int | None:
-    """The world size in a case's id: 3 for "equal_shards[3]"."""
+    """The world size in a case's id: 3 for "equal_shards[3]". The import of the file has none."""
+    if case == IMPORT:
+        return None
     found = re.search(r"\[(\d{1,6})\]$", case or "")
     return int(found[1]) if found else None
 
@@ -104,7 +109,8 @@ def rank_list(ranks: Sequence[int]) -> str:
 
 def place(finding: Finding) -> str:
     """Where a finding was seen: `ranks 0, 2 of 3 · line 41`; empty where nothing is known."""
-    parts = [_ranks_in_world(finding.ranks, world_size_of(finding.case))]
+    ranks = () if finding.case == IMPORT else finding.ranks
+    parts = [_ranks_in_world(ranks, world_size_of(finding.case))]
     if finding.line:
         parts.append(f"line {finding.line}")
     return " · ".join(filter(None, parts))
@@ -122,7 +128,8 @@ def _ranks_in_world(ranks: Sequence[int], world_size: int | None) -> str:
 
 def waiting(wait: Wait) -> str:
     """What a rank waits in: `all_reduce`, `all_reduce in group tp`."""
-    return wait.operation if wait.group in ("", "default") else f"{wait.operation} in group {wait.group}"
+    group = wait.group.removeprefix("group ")
+    return wait.operation if group in ("", "default") else f"{wait.operation} in group {group}"
 
 
 def ended(ending: Ending) -> str:
@@ -142,7 +149,9 @@ def ended(ending: Ending) -> str:
     return ending.kind
 
 
-def unmet(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
-    """The titles of the checks that a blocked one waits for: those that it needs and that did not pass."""
+def blocked_by(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
+    """What a blocked check waits for: the checks that it needs and that did not pass."""
+    if verdict.message:
+        return verdict.message
     titles = [v.check.title for v in verdicts if v.check.id in verdict.check.needs and v.outcome is not Outcome.PASSED]
-    return ", ".join(titles) or ", ".join(verdict.check.needs) or "an earlier check"
+    return f"needs: {', '.join(titles or verdict.check.needs) or 'an earlier check'}"

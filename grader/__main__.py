@@ -1,0 +1,25 @@
+"""`python -m grader`. Says in one sentence what is missing where even the command line cannot be loaded."""
+
+import sys
+
+
+def run() -> None:
+    """Start the command line. Exits with 3 where this Python is too old or lacks a package that the grader needs."""
+    if sys.version_info < (3, 11):  # noqa: UP036 — somebody may call us with the system's own, older Python
+        sys.exit(_refusal("Python 3.11 or newer is needed, and this is %d.%d." % sys.version_info[:2]))  # noqa: UP031
+    try:
+        from grader.cli import main
+    except ModuleNotFoundError as error:
+        if (error.name or "grader").partition(".")[0] == "grader":
+            raise
+        sys.exit(_refusal("The package %s is not installed here." % error.name))  # noqa: UP031
+    main()
+
+
+def _refusal(fault: str) -> int:
+    sys.stderr.write("grader: " + fault + " `make grade` creates an environment that has all that is needed.\n")
+    return 3
+
+
+if __name__ == "__main__":
+    run()

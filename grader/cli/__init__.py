@@ -1,0 +1,5 @@
+"""The command line: `python -m grader`. It alone reads arguments, prints and exits; what is heavy is imported late."""
+
+from grader.cli.commands import cli, main
+
+__all__ = ["cli", "main"]

@@ -1,0 +1,163 @@
+"""The commands and their options. Each does little more than to call what it is named for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+import grader as package
+from grader.cli import console, grading
+from grader.cli.ending import FAILED, FAULT, PASSED, Faces, terminable
+from grader.errors import UsageError
+
+MAX_SEED = 2**31 - 1
+"""The same as grade.MAX_SEED, which takes longer to import."""
+file_path = click.Path(path_type=Path)
+start_methods = click.Choice(["forkserver", "spawn"])
+
+
+@click.group(cls=Faces, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version=package.__version__, prog_name="grader")
+def cli() -> None:
+    """Exercises for distributed training in PyTorch, graded on real ranks.
+
+    Exit codes: 0 all passed, 1 something failed, 2 the command was wrong, 3 the grader's own fault.
+    """
+
+
+@cli.command(short_help="Grade exercise EX, or without EX all that you have begun.")
+@click.argument("ex", nargs=-1)
+@click.option("--submission", type=file_path, help="A file, or a folder in which the exercise's file lies.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--seed", type=click.IntRange(0, MAX_SEED), help="Replay a grade; without it a new seed is drawn.")
+@click.option("--start-method", type=start_methods, default="forkserver" if os.name == "posix" else "spawn")
+@click.option("--json", type=file_path, metavar="FILE", help="Also write the report as JSON.")
+@click.option("--save-runs", type=file_path, metavar="FILE", help="Keep what the ranks did, to be judged again.")
+@click.option("--from-runs", type=file_path, metavar="FILE", help="Judge such a file; no rank is started.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+@click.option("--plain", is_flag=True, help="No colour and no spinner.")
+def grade(ex: tuple[str, ...], **options: Any) -> int:
+    """Grade exercise EX (03, 3, train_ddp), or without EX all that you have begun."""
+    return grading.grade(ex, grading.Order(**options))
+
+
+@cli.command("list")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def list_exercises(color: bool | None) -> int:
+    """List all exercises with points and time, and which you have begun."""
+    from grader import catalog
+    from grader.practice import overview
+
+    listed = list(overview.entries(catalog.repository_root()))
+    console.show(overview.table(listed, **console.style(color)))
+    return grading.tell_faults(listed)
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def show(ex: str, color: bool | None) -> None:
+    """Show the statement of exercise EX; in a pipe, its Markdown."""
+    from grader.practice import statement
+
+    text = statement.statement(_exercise(ex)[0])
+    console.show(statement.rendered(text, **console.style(color)) if sys.stdout.isatty() else text)
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--level", type=click.IntRange(1, 3), default=1, show_default=True, help="The later, the more it says.")
+def hint(ex: str, level: int) -> None:
+    """Show a hint for exercise EX."""
+    from grader.practice import statement
+
+    console.show(statement.hint(_exercise(ex)[0], level, width=console.width()))
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(ex: str, yes: bool) -> int:
+    """Put the stub of exercise EX back; your file is kept beside it."""
+    from grader.practice import reset as again
+
+    exercise, root = _exercise(ex)
+    stub = again.original(exercise, root)
+    if again.untouched(exercise, stub):
+        console.show(f"{exercise.stub} is the stub already; nothing was done.")
+        return PASSED
+    if not yes and not _confirmed(exercise.stub):
+        console.say("Nothing was reset.")
+        return FAILED
+    kept = again.reset(exercise, stub)
+    console.show(f"{exercise.stub} is the stub again." + (f" Your file is kept as {kept}." if kept else ""))
+    return PASSED
+
+
+def _confirmed(path: Path) -> bool:
+    """Ask on a terminal. Raises UsageError where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError("reset asks before it replaces your file, and there is no terminal to ask on; add --yes.")
+    try:
+        return click.confirm(f"Replace {path} by the stub?", err=True)
+    except click.Abort:
+        return False
+
+
+@cli.command(short_help="Prove exercises by their stub, solutions and mutants.")
+@click.argument("ex", nargs=-1)
+@click.option("--seed", type=click.IntRange(0, MAX_SEED), help="Replay; without it every specimen draws its own.")
+@click.option("--start-method", type=start_methods, default="forkserver" if os.name == "posix" else "spawn")
+@click.option("--plain", is_flag=True, help="No spinner.")
+def verify(ex: tuple[str, ...], seed: int | None, start_method: str, plain: bool) -> int:
+    """Prove exercises: the stub passes nothing, solutions pass all, each mutant fails what it names."""
+    from grader import catalog
+
+    root = catalog.repository_root()
+    names = [catalog.resolve(text, root) for text in ex] or list(catalog.all_names(root))
+    if not names:
+        raise UsageError(f"{root / 'exercises'} holds no exercise.")
+    grading.need_torch()
+    from grader.authoring.verify import matrix
+    from grader.authoring.verify import verify as prove
+
+    code = PASSED
+    for name in names:
+        with terminable(), console.progress(name, plain) as progress:
+            proof = prove(name, root, seed=seed, start_method=start_method, progress=progress)
+        console.show(matrix(proof))
+        code = FAILED if proof.breaches() else code
+    return code
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def doctor(as_json: bool, color: bool | None) -> int:
+    """Say what this machine has and what each thing means for grading."""
+    from grader import doctor as examination
+
+    facts = examination.examine()
+    text = examination.as_json(facts) if as_json else examination.table(facts, **console.style(color))
+    console.show(text)
+    return PASSED if examination.can_grade(facts) else FAULT
+
+
+def main() -> None:
+    """The console script. Never raises for what a terminal cannot show (✓ in a Latin-1 locale)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    cli(prog_name="grader")
+
+
+def _exercise(text: str) -> tuple[Any, Path]:
+    """The exercise that `text` names, and the root of the repository."""
+    from grader import catalog
+
+    root = catalog.repository_root()
+    return catalog.load(catalog.resolve(text, root), root), root

@@ -1,0 +1,114 @@
+"""How every command ends: an exit code and at most one sentence, never a traceback of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from grader.cli.console import muffle, say
+from grader.errors import GraderError
+
+PASSED, FAILED, WRONG, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
+INTERRUPTION = "Interrupted: nothing was graded and nothing is left running."
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, cleaned up after in the same way as Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
+class Faces(click.Group):
+    """The group of commands. Every way to end becomes an exit code and at most one sentence, never a traceback."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        run: Callable[[], Any] = functools.partial(
+            super().main, args, prog_name, complete_var, standalone_mode=False, **extra
+        )
+        if not standalone_mode:
+            return run()
+        try:
+            code = run()
+        except click.ClickException as error:
+            _show_usage(error)
+            code = WRONG
+        except (click.Abort, KeyboardInterrupt) as error:
+            say(INTERRUPTION)
+            code = getattr(error.__cause__ or error, "exit_code", INTERRUPTED)
+        except GraderError as error:
+            say(f"grader: {error}")
+            code = error.exit_code
+        except Exception as error:
+            if "--debug" in (sys.argv if args is None else args):
+                raise
+            say(_unexpected(error))
+            code = FAULT
+        leave(code if isinstance(code, int) else PASSED)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        ignored = "Show a traceback where the grader itself goes wrong."
+        cmd.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help=ignored))
+        super().add_command(cmd, name)
+
+
+def _show_usage(error: click.ClickException) -> None:
+    with contextlib.suppress(OSError):
+        error.show()
+
+
+def _unexpected(error: Exception) -> str:
+    """One sentence for an exception that nobody foresaw."""
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "grader").startswith("grader"):
+        return f"grader: The package {error.name} is not installed here. `make grade` creates an environment with it."
+    if isinstance(error, MemoryError):
+        return "grader: This machine ran out of memory while the grader worked. Close other programs and try again."
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return (
+        f"grader: The grader itself went wrong ({what}). This is not your fault. "
+        "Please report it with what the same command says with --debug."
+    )
+
+
+def leave(code: int) -> NoReturn:
+    """Exit, silently also where the reader of our output has gone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            muffle(stream)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM and SIGHUP interrupt as Ctrl-C does while the ranks run."""
+
+    def stop(number: int, frame: types.FrameType | None) -> NoReturn:
+        raise Terminated(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # One that was ignored from outside (nohup) stays ignored.
+    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

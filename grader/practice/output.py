@@ -1,0 +1,63 @@
+"""Files that the grader writes on request: tried before any rank starts, and written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from grader.errors import RunError, UsageError
+
+ROOM = 64 * 1024
+"""Bytes that must fit where a file is going to be written."""
+
+
+def check_writable(path: Path) -> None:
+    """Find out now whether `path` can be written later. Raises UsageError, which names it."""
+    try:
+        if _is_special(path):
+            return
+        with _partial(path) as partial:
+            partial.write_bytes(bytes(ROOM))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {_reason(error)}. Choose another place.") from None
+
+
+def write(path: Path, fill: Callable[[Path], object]) -> None:
+    """Let `fill` write a file that then becomes `path` in one step. Raises RunError, which names the path."""
+    try:
+        if _is_special(path):
+            fill(path)
+            return
+        with _partial(path) as partial:
+            fill(partial)
+            os.replace(partial, os.path.realpath(path))
+    except (OSError, UsageError) as error:
+        raise RunError(f"{path} could not be written: {_reason(error)}.") from None
+
+
+def _is_special(path: Path) -> bool:
+    """Whether `path` is a device or a pipe, which must be written to, never replaced."""
+    if path.is_dir():
+        raise IsADirectoryError(21, "it is a folder")
+    return path.exists() and not path.is_file()
+
+
+@contextlib.contextmanager
+def _partial(path: Path) -> Iterator[Path]:
+    """A name for a new file beside the one that `path` leads to; what is left of it is removed."""
+    partial = Path(os.path.realpath(path)).parent / f".{secrets.token_hex(4)}.partial"
+    try:
+        yield partial
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "its folder does not exist"
+    text = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:].rstrip(".")

@@ -1,0 +1,67 @@
+"""The list of exercises: what each is worth, how long it takes, and whether the student has begun it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from grader import catalog, submission
+from grader.errors import AuthorError
+from grader.model import Exercise
+from grader.practice.paper import on_paper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the list. `fault` is set where the exercise's folder is wrong, and then `exercise` is None."""
+
+    name: str
+    exercise: Exercise | None
+    begun: bool = False
+    fault: AuthorError | None = None
+
+
+def entries(root: Path) -> Iterator[Entry]:
+    """All exercises in order. One that is at fault hides none of the others."""
+    for name in catalog.all_names(root):
+        try:
+            exercise = catalog.load(name, root)
+        except AuthorError as fault:
+            yield Entry(name=name, exercise=None, fault=fault)
+        else:
+            yield Entry(name=name, exercise=exercise, begun=submission.begun(exercise, root))
+
+
+def cells(entry: Entry) -> tuple[str, str, str, str, str]:
+    """Number, title, points, time box and state, as a student reads them."""
+    exercise = entry.exercise
+    if exercise is None:
+        return entry.name.partition("_")[0], entry.name, "", "", "at fault"
+    state = "begun" if entry.begun else ""
+    return exercise.number, exercise.title, f"{exercise.max_score:g}", f"{exercise.time_box} min", state
+
+
+def table(listed: Sequence[Entry], *, color: bool, width: int) -> str:
+    """The list as text in columns, at most `width` wide; long titles are wrapped."""
+    grid = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    grid.add_column("", justify="right")
+    grid.add_column("Exercise")
+    for heading in ("Points", "Time"):
+        grid.add_column(heading, justify="right", no_wrap=True)
+    grid.add_column("", no_wrap=True)
+    for entry in listed:
+        grid.add_row(*map(Text, cells(entry)))
+    return on_paper(grid, color=color, width=width)
+
+
+def nothing_begun(listed: Sequence[Entry]) -> str:
+    """What to tell a student who has not begun any exercise: where to start."""
+    first = next((entry.exercise for entry in listed if entry.exercise), None)
+    if first is None:
+        return "There is nothing to grade: no exercise could be loaded."
+    place = f"exercises/{first.name}/{first.file}"
+    return f"Nothing is begun yet. Start with {place}, then call `make grade EX={first.number}`."

@@ -1,0 +1,43 @@
+"""torch.multiprocessing.spawn, which knows how to fail, with a file for each rank's result."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+
+
+def run_rank(
+    rank: int, world_size: int, port: int, folder: str, fn: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    """Calls fn and leaves its result in a file; spawn brings home what it raises."""
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
+    torch.save(fn(rank, world_size, *args), Path(folder, f"saving{rank}"))
+    Path(folder, f"saving{rank}").rename(Path(folder, f"{rank}.pt"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def launch_distributed(world_size: int, fn: Callable[..., Any], *args: Any) -> list[Any]:
+    if world_size < 1:
+        raise ValueError(f"world_size must be positive, got {world_size}")
+    with tempfile.TemporaryDirectory() as folder:
+        call = (world_size, free_port(), folder, fn, args)
+        context = mp.spawn(run_rank, args=call, nprocs=world_size, join=False)
+        while not context.join(grace_period=1.0):
+            pass
+        results = [Path(folder, f"{rank}.pt") for rank in range(world_size)]
+        for rank, path in enumerate(results):
+            if not path.exists():
+                raise RuntimeError(f"rank {rank} ended without a result")
+        return [torch.load(path, weights_only=False) for path in results]

@@ -1,0 +1,210 @@
+"""Each function is one way in which a student's code goes right or wrong on real ranks."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import shared_memory
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.nn.parallel import DistributedDataParallel
+
+
+def finishes(rank):
+    total = torch.ones(3, dtype=torch.float64) * rank.rank
+    dist.all_reduce(total)
+    rank.record("total", total)
+    rank.record("plain", [1, float("nan"), {"a": b"z"}])
+    print("hello from", rank.rank)
+
+
+def raises_with_a_cause(rank):
+    if rank.rank == 1:
+        try:
+            1 / 0
+        except ZeroDivisionError as error:
+            raise ValueError("the learning rate is missing") from error
+    dist.barrier()
+
+
+def leaves_by_sys_exit(rank):
+    if rank.rank == 0:
+        sys.exit(3)
+    dist.barrier()
+
+
+def leaves_by_os_exit(rank):
+    if rank.rank == 0:
+        os._exit(0)
+    dist.barrier()
+
+
+def is_killed(rank):
+    if rank.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+
+def has_a_memory_fault(rank):
+    if rank.rank == 1:
+        ctypes.string_at(0)
+    dist.barrier()
+
+
+def computes_for_ever(rank):
+    while True:
+        pass
+
+
+def skips_a_collective(rank):
+    if rank.rank != 1:
+        dist.all_reduce(torch.ones(3))
+
+
+def calls_different_collectives(rank):
+    if rank.rank == 1:
+        dist.barrier()
+    else:
+        dist.all_reduce(torch.ones(3))
+
+
+def receives_from_everybody_first(rank):
+    dist.recv(torch.ones(3), src=(rank.rank + 1) % rank.world_size)
+
+
+def waits_for_a_message_never_sent(rank):
+    work = dist.irecv(torch.ones(3), src=(rank.rank + 1) % rank.world_size)
+    work.wait()
+
+
+def skips_a_backward(rank):
+    model = DistributedDataParallel(torch.nn.Linear(2, 2))
+    if rank.rank == 0:
+        model(torch.ones(1, 2)).sum().backward()
+
+
+def skips_a_functional_collective(rank):
+    if rank.rank == 0:
+        print(functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD))
+
+
+def waits_in_a_thread(rank):
+    if rank.rank == 0:
+        thread = threading.Thread(target=dist.all_reduce, args=(torch.ones(3),))
+        thread.start()
+        thread.join()
+
+
+def one_never_joins(rank):
+    if rank.rank == 0:
+        dist.init_process_group("gloo", rank=0, world_size=2)
+
+
+def meet_at_different_ports(rank):
+    if rank.rank == 1:
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) - 1)
+    dist.init_process_group("gloo", rank=rank.rank, world_size=2)
+
+
+def sleeps_before_a_collective(rank):
+    if rank.rank == 0:
+        time.sleep(2.5)
+    dist.barrier()
+
+
+def computes_before_a_collective(rank):
+    if rank.rank == 0:
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            torch.ones(1000).sum()
+    dist.barrier()
+
+
+def sleeps_in_a_thread_that_then_sends(rank):
+    message = torch.ones(3)
+    if rank.rank == 0:
+        dist.recv(message, src=1)
+        return
+
+    def send_late():
+        time.sleep(2.0)
+        dist.send(message, dst=0)
+
+    thread = threading.Thread(target=send_late)
+    thread.start()
+    thread.join()
+
+
+def sleeps_while_holding_the_gil(rank):
+    if rank.rank == 0:
+        ctypes.PyDLL(None).usleep(2_000_000)
+    dist.barrier()
+
+
+def joins_late(rank):
+    if rank.rank == 0:
+        time.sleep(2.0)
+    dist.init_process_group("gloo", rank=rank.rank, world_size=rank.world_size)
+    dist.barrier()
+
+
+def moves_a_large_tensor(rank):
+    for _ in range(3):
+        dist.all_reduce(torch.ones(20_000_000))
+
+
+def leaves_processes_behind(rank):
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(600)
+        os._exit(0)
+
+
+def leaves_shared_memory_behind(rank):
+    block = shared_memory.SharedMemory(create=True, size=64)
+    rank.record("name", block.name)
+    rank.record("tensor", torch.ones(3).share_memory_().sum().item())
+
+
+def leaves_a_thread_running(rank):
+    threading.Thread(target=time.sleep, args=(600,)).start()
+
+
+def prints_without_end(rank):
+    line = "x" * 60
+    with contextlib.suppress(BrokenPipeError):
+        for number in range(300_000):
+            print(number, line)
+
+
+def reads_input(rank):
+    input("your name? ")
+
+
+def sets_a_start_method(rank):
+    torch.multiprocessing.set_start_method("spawn", force=True)
+    dist.barrier()
+
+
+def records_twice(rank):
+    rank.record("x", 1)
+    rank.record("x", 2)
+
+
+def records_a_function(rank):
+    rank.record("f", records_a_function)
+
+
+def holds_a_model_when_the_group_goes(rank):
+    model = DistributedDataParallel(torch.nn.Linear(8, 8))
+    model(torch.ones(2, 8)).sum().backward()
+    dist.destroy_process_group()

@@ -1,0 +1,516 @@
+"""The command line: what it prints where, and which code it ends with. No rank is started; `grade` is a fake."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import grader.grade
+from grader import catalog, recording
+from grader.cli import cli
+from grader.cli.commands import MAX_SEED
+from grader.errors import AuthorError, RunError, UsageError
+from grader.model import Outcome, Report, Verdict
+from grader.submission import receive
+
+ROOT = Path(__file__).resolve().parent.parent
+MANIFEST = """\
+title: Add [across] the ranks
+summary: One sentence.
+time_box: 25
+requires:
+  add: (rank, world_size)
+hints: [think of sums, think of rings, call all_reduce]
+cases:
+  adds:
+    world_sizes: [1]
+checks:
+  adds:
+    points: 60
+  tidy:
+    points: 40
+"""
+CHECKS = 'def test_adds(runs):\n    """It adds"""\n\n\ndef test_tidy(runs):\n    """It is tidy"""\n'
+STUB = 'def add(rank, world_size):\n    """Add."""\n    raise NotImplementedError("TODO")\n'
+DONE = 'def add(rank, world_size):\n    """Add."""\n    return rank + world_size\n'
+
+
+@dataclass
+class FakeGrade:
+    """Stands in for grade.grade: gives reports with one outcome, or raises, and remembers what it was asked."""
+
+    outcome: Outcome = Outcome.PASSED
+    error: BaseException | None = None
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, name: str, *, root: Path, **order: Any) -> Report:
+        self.asked.append({"name": name, **order})
+        order["progress"]("starting")
+        error = self.errors.get(name) or self.error
+        if error is not None:
+            raise error
+        exercise = catalog.load(name, root)
+        outcomes = [self.outcome] + [Outcome.PASSED] * (len(exercise.checks) - 1)
+        return Report(
+            exercise=exercise,
+            submission=receive(exercise, order.get("submission"), root),
+            verdicts=tuple(Verdict(check=c, outcome=o) for c, o in zip(exercise.checks, outcomes, strict=True)),
+            runs=(),
+            seed=order["seed"] or 7,
+            device="cpu",
+            sandbox="limits",
+            seconds=1.0,
+        )
+
+
+def new_exercise(root: Path, name: str, source: str = STUB) -> Path:
+    folder = root / "exercises" / name
+    folder.mkdir(parents=True)
+    (folder / "exercise.yaml").write_text(MANIFEST)
+    (folder / "checks.py").write_text(CHECKS)
+    (folder / "probe.py").write_text("def adds(rank): ...\n")
+    (folder / "README.md").write_text("# Adding\n\nAdd *across* the ranks.\n")
+    student = folder / f"{name.partition('_')[2]}.py"
+    student.write_text(source)
+    return student
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with two untouched exercises, which is the current folder."""
+    new_exercise(tmp_path, "01_add")
+    new_exercise(tmp_path, "02_ring")
+    (tmp_path / "exercises/02_ring/exercise.yaml").write_text(MANIFEST.replace("add:", "ring:", 1))
+    (tmp_path / "exercises/02_ring/ring.py").write_text(STUB.replace("add(", "ring("))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def fake(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGrade:
+    grade = FakeGrade()
+    monkeypatch.setattr(grader.grade, "grade", grade)
+    return grade
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words])
+
+
+def refused(result: Result, code: int = 2) -> str:
+    """The one sentence of a command that failed; nothing of ours beside it."""
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("grader: ")]
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+# --- grade ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outcome", "code"), [(Outcome.PASSED, 0), (Outcome.FAILED, 1), (Outcome.BROKEN, 3)])
+def test_the_exit_code_is_what_the_report_came_to(fake, outcome, code):
+    fake.outcome = outcome
+    result = call("grade", "1")
+    assert result.exit_code == code
+    assert "It adds" in result.stdout
+
+
+def test_the_page_goes_to_stdout_and_progress_to_stderr(fake):
+    """One plain line a phase where stderr is no terminal."""
+    result = call("grade", "01")
+    assert "01_add: starting" in result.stderr.splitlines()
+    assert "starting" not in result.stdout
+    assert "\x1b" not in result.output
+
+
+def test_what_was_asked_reaches_the_flow(fake, root):
+    call("grade", "add", "--seed", 5, "--device", "cpu", "--start-method", "spawn", "--submission", root)
+    assert {key: fake.asked[0][key] for key in ("name", "seed", "device", "start_method", "submission")} == {
+        "name": "01_add",
+        "seed": 5,
+        "device": "cpu",
+        "start_method": "spawn",
+        "submission": root,
+    }
+
+
+def test_several_exercises_are_graded_once_each_and_the_worst_code_counts(fake):
+    """An exercise that is at fault does not keep the others from being graded."""
+    fake.errors["01_add"] = AuthorError(Path("exercise.yaml"), "it is torn", "Mend it.", 3)
+    result = call("grade", "01", "1", "02")
+    assert [asked["name"] for asked in fake.asked] == ["01_add", "02_ring"]
+    assert refused(result, 3) == "grader: exercise.yaml:3: it is torn. Mend it."
+    assert "It adds" in result.stdout
+
+
+def test_without_ex_all_that_is_begun_is_graded(fake, root):
+    (root / "exercises/02_ring/ring.py").write_text(DONE.replace("add(", "ring("))
+    assert call("grade").exit_code == 0
+    assert [asked["name"] for asked in fake.asked] == ["02_ring"]
+
+
+def test_where_nothing_is_begun_a_sentence_says_where_to_start(fake):
+    assert "Start with exercises/01_add/add.py" in refused(call("grade"))
+    assert not fake.asked
+
+
+def test_a_faulty_exercise_is_told_beside_those_that_are_begun(fake, root):
+    (root / "exercises/01_add/exercise.yaml").write_text(MANIFEST.replace("title", "titel"))
+    (root / "exercises/02_ring/ring.py").write_text(DONE.replace("add(", "ring("))
+    result = call("grade")
+    assert "titel" in refused(result, 3)
+    assert [asked["name"] for asked in fake.asked] == ["02_ring"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("9",), "There is no exercise '9'"),
+        (("ad",), None),
+        (("rnig",), "did you mean"),
+        (("1", "2", "--json", "x.json"), "--json goes with one exercise"),
+        (("1", "2", "--from-runs", "x"), "--from-runs goes with one exercise"),
+        (("1", "2", "--submission", "a.py"), "name the one exercise"),
+        (("--submission", "a.py"), "Say which exercise"),
+        (("1", "--json", "absent/x.json"), "absent/x.json cannot be written: its folder does not exist"),
+        (("1", "--json", "."), "cannot be written: it is a folder"),
+        (("1", "--save-runs", "absent/x"), "absent/x cannot be written"),
+    ],
+)
+def test_a_wrong_command_is_code_2_and_one_sentence_before_anything_runs(fake, words, told):
+    result = call("grade", *words)
+    if told is None:
+        assert result.exit_code == 0
+        return
+    assert told in refused(result)
+    assert not fake.asked
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("grade", "1", "--seed", "-1"),
+        ("grade", "1", "--seed", MAX_SEED + 1),
+        ("grade", "1", "--seed", "one"),
+        ("grade", "1", "--device", "tpu"),
+        ("grade", "--nonsense"),
+        ("graed", "1"),
+        ("hint", "1", "--level", "4"),
+        ("show",),
+    ],
+)
+def test_options_are_checked(fake, words):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert not fake.asked
+
+
+def test_every_seed_that_a_grade_may_print_can_be_replayed():
+    assert MAX_SEED == grader.grade.MAX_SEED
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (UsageError("There is no file x.py; check the path."), 2, "There is no file x.py"),
+        (RunError("The ranks' host ended."), 3, "The ranks' host ended."),
+        (ZeroDivisionError("two\nlines"), 3, "ZeroDivisionError: two lines"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 3, "The package torch is not installed"),
+        (MemoryError(), 3, "ran out of memory"),
+    ],
+)
+def test_errors_are_one_sentence_with_the_right_code(fake, error, code, told):
+    fake.error = error
+    assert told in refused(call("grade", "1"), code)
+
+
+def test_debug_shows_the_traceback_of_our_own_fault(fake):
+    fake.error = ZeroDivisionError("ours")
+    result = call("grade", "1", "--debug")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_without_torch_a_sentence_names_the_remedy(fake, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    told = refused(call("grade", "1"), 3)
+    assert "PyTorch is not installed" in told
+    assert "make grade" in told
+    assert not fake.asked
+
+
+def test_ctrl_c_is_one_sentence_and_130(fake):
+    fake.error = KeyboardInterrupt()
+    result = call("grade", "1")
+    assert result.exit_code == 130
+    assert "Interrupted: nothing was graded and nothing is left running." in result.stderr.splitlines()
+
+
+def test_ctrl_c_in_a_later_exercise_does_not_deny_the_first_page(fake):
+    fake.errors["02_ring"] = KeyboardInterrupt()
+    result = call("grade", "1", "2")
+    assert result.exit_code == 130
+    assert "Interrupted: 02_ring was not graded and nothing is left running." in result.stderr.splitlines()
+    assert "It adds" in result.stdout
+
+
+# --- files that are written -------------------------------------------------------------------------------------------
+
+
+def test_json_is_written_whole_with_nothing_beside_it(fake, root):
+    (root / "report.json").write_text("older")
+    assert call("grade", "1", "--json", "report.json").exit_code == 0
+    assert json.loads((root / "report.json").read_text())["exercise"] == "01_add"
+    assert not list(root.glob(".*.partial"))
+
+
+def test_json_through_a_symbolic_link_keeps_the_link(fake, root):
+    (root / "there").mkdir()
+    (root / "link.json").symlink_to(root / "there/report.json")
+    assert call("grade", "1", "--json", "link.json").exit_code == 0
+    assert (root / "link.json").is_symlink()
+    assert json.loads((root / "there/report.json").read_text())["seed"] == 7
+
+
+def test_a_device_is_written_to_and_never_replaced(fake):
+    assert call("grade", "1", "--json", os.devnull).exit_code == 0
+    assert not Path(os.devnull).is_file()
+
+
+def test_runs_are_saved_with_their_seed(fake, root):
+    assert call("grade", "1", "--save-runs", "runs.bin").exit_code == 0
+    assert recording.load(root / "runs.bin", catalog.load("01_add", root)) == (7, ())
+
+
+def test_a_disk_that_fills_up_meanwhile_costs_the_file_and_not_the_page(fake, root, monkeypatch):
+    """Code 3, the page all the same, the older file as it was and no torn one beside it."""
+    (root / "report.json").write_text("older")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    result = call("grade", "1", "--json", "report.json")
+    assert "report.json could not be written: no space left on device" in refused(result, 3)
+    assert "It adds" in result.stdout
+    assert (root / "report.json").read_text() == "older"
+    assert not list(root.glob(".*.partial"))
+
+
+# --- list, show, hint -------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_number_title_points_time_and_what_is_begun(root):
+    (root / "exercises/02_ring/ring.py").write_text(DONE.replace("add(", "ring("))
+    result = call("list")
+    assert result.exit_code == 0
+    _, first, second = (line.split() for line in result.stdout.splitlines())
+    assert first == ["01", "Add", "[across]", "the", "ranks", "100", "25", "min"]
+    assert second[-1] == "begun"
+
+
+def test_list_shows_the_others_beside_a_faulty_one(root):
+    (root / "exercises/01_add/exercise.yaml").write_text("titel: x\n")
+    result = call("list")
+    assert "exercise.yaml" in refused(result, 3)
+    assert "02" in result.stdout
+    assert "at fault" in result.stdout
+
+
+def test_show_gives_the_markdown_in_a_pipe(root):
+    assert call("show", "1").stdout == "# Adding\n\nAdd *across* the ranks.\n"
+
+
+def test_show_without_a_statement_names_the_file(root):
+    (root / "exercises/01_add/README.md").unlink()
+    assert "README.md" in refused(call("show", "1"), 3)
+
+
+def test_hints_go_level_by_level(root):
+    assert call("hint", "1").stdout.startswith("Hint 1 of 3 for 01_add: think of sums\n")
+    assert 'ARGS="--level 2"' in call("hint", "1").stdout
+    assert call("hint", "1", "--level", 3).stdout == "Hint 3 of 3 for 01_add: call all_reduce\n"
+
+
+def test_an_exercise_without_hints_says_so(root):
+    manifest = root / "exercises/01_add/exercise.yaml"
+    manifest.write_text("".join(line for line in MANIFEST.splitlines(True) if not line.startswith("hints")))
+    assert "has no hints of its own" in refused(call("hint", "1"))
+
+
+# --- reset ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def committed(root: Path) -> Callable[[], None]:
+    """Commits all that there is, as a student would."""
+    settings = ["-c", "user.name=S", "-c", "user.email=s@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+
+    def commit() -> None:
+        subprocess.run(["git", "-C", str(root), "add", "-A"], check=True)
+        subprocess.run(["git", "-C", str(root), *settings, "commit", "-qm", "work"], check=True)
+
+    commit()
+    return commit
+
+
+def test_reset_brings_the_stub_back_and_keeps_every_version_of_the_work(root, committed):
+    """Also where the student has committed the work; a second reset does not overwrite what the first one kept."""
+    student = root / "exercises/01_add/add.py"
+    student.write_text(DONE)
+    committed()
+    result = call("reset", "1", "--yes")
+    assert result.exit_code == 0, result.output
+    assert student.read_text() == STUB
+    assert ".add.py.before-reset" in result.stdout
+    student.write_text(DONE + "# again\n")
+    assert call("reset", "1", "--yes").exit_code == 0
+    assert (student.parent / ".add.py.before-reset").read_text() == DONE
+    assert (student.parent / ".add.py.before-reset-2").read_text() == DONE + "# again\n"
+    assert catalog.load("01_add", root).name == "01_add"
+
+
+def test_reset_of_an_untouched_stub_does_nothing(root, committed):
+    result = call("reset", "1")
+    assert result.exit_code == 0
+    assert "is the stub already" in result.stdout
+
+
+def test_reset_of_a_deleted_file_brings_it_back(root, committed):
+    (root / "exercises/01_add/add.py").unlink()
+    assert call("reset", "1", "--yes").exit_code == 0
+    assert (root / "exercises/01_add/add.py").read_text() == STUB
+
+
+def test_reset_asks_and_refuses_where_nobody_can_answer(root, committed):
+    student = root / "exercises/01_add/add.py"
+    student.write_text(DONE)
+    assert "add --yes" in refused(call("reset", "1"))
+    assert student.read_text() == DONE
+
+
+def test_reset_without_a_stub_in_git_says_so_and_changes_nothing(root):
+    student = root / "exercises/01_add/add.py"
+    student.write_text(DONE)
+    assert "git has no untouched stub of 01_add" in refused(call("reset", "1", "--yes"))
+    assert student.read_text() == DONE
+
+
+# --- doctor and verify ------------------------------------------------------------------------------------------------
+
+
+def test_doctor_is_3_where_grading_is_impossible(monkeypatch):
+    from grader import doctor
+
+    wrong = doctor.Fact(name="loopback", mark=doctor.Mark.NO, found="fails", meaning="ranks cannot meet")
+    monkeypatch.setattr(doctor, "examine", lambda: (wrong,))
+    assert call("doctor").exit_code == 3
+    assert json.loads(call("doctor", "--json").stdout)["can_grade"] is False
+
+
+@pytest.mark.parametrize(("breaches", "code"), [([], 0), (["stub: passes adds"], 1)])
+def test_verify_is_1_where_an_exercise_is_not_proved(root, monkeypatch, breaches, code):
+    import grader.authoring.verify as proving
+
+    class FakeProof:
+        def breaches(self) -> list[str]:
+            return breaches
+
+    names: list[str] = []
+    monkeypatch.setattr(proving, "verify", lambda name, *_, **__: names.append(name) or FakeProof())
+    monkeypatch.setattr(proving, "matrix", lambda proof: "the matrix\n")
+    result = call("verify")
+    assert result.exit_code == code
+    assert names == ["01_add", "02_ring"]
+    assert result.stdout == "the matrix\nthe matrix\n"
+
+
+# --- as a process -----------------------------------------------------------------------------------------------------
+
+BLOCKING = """
+import sys, time, grader.grade
+def grade(name, **order):
+    print("ready", flush=True)
+    time.sleep(60)
+grader.grade.grade = grade
+from grader.cli import main
+sys.argv = ["grader", "grade", "1"]
+main()
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "grader", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(**more), check=False)
+
+
+@pytest.fixture
+def blocked(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command line in the middle of a grade."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", BLOCKING], env=environment(), **pipes) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_in_the_middle_of_a_grade_is_one_sentence(blocked, number, code):
+    blocked.send_signal(number)
+    _, errors = blocked.communicate(timeout=30)
+    assert blocked.returncode == code
+    assert [line for line in errors.splitlines() if line] == [
+        "Interrupted: nothing was graded and nothing is left running."
+    ]
+
+
+def test_a_reader_that_leaves_is_no_error(root):
+    """`grader list | head -0` is silent."""
+    command = f"'{sys.executable}' -m grader list | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_page_that_the_locale_cannot_show_is_shown_with_substitutes(root):
+    done = run("grade", "éé", PYTHONIOENCODING="ascii")
+    assert done.returncode == 2
+    assert "There is no exercise" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_outside_of_any_repository_the_project_s_own_exercises_are_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("list", HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "01" in done.stdout
+
+
+def test_a_python_without_our_packages_is_told_what_to_do(tmp_path):
+    """`python -m grader` with a Python that has no click: a sentence, code 3."""
+    shutil.copytree(ROOT / "grader", tmp_path / "grader", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "grader"], cwd=tmp_path, capture_output=True, text=True, env={}, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("grader: The package click is not installed here.")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,50 @@
+"""The law of imports: downwards only, and what runs, judges and renders does not know one another."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LINT = "from importlinter.cli import lint_imports; import sys; sys.exit(lint_imports(no_cache=True))"
+
+
+def linted(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", LINT], cwd=root, capture_output=True, text=True, check=False)
+
+
+def copied(root: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "grader", root / "grader", ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", root)
+    return root
+
+
+def test_every_import_keeps_the_law_of_layers():
+    """Every module has a place on the ladder of pyproject.toml and imports only what stands below."""
+    done = linted(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_import_up_the_ladder_is_caught(tmp_path):
+    """The law bites: a leaf that imports a renderer, a rank that imports the catalog, a module without a place."""
+    root = copied(tmp_path)
+    with (root / "grader/compare.py").open("a") as file:
+        file.write("\nimport grader.render.json\n")
+    with (root / "grader/ranks/quiet.py").open("a") as file:
+        file.write("\nimport yaml\n")
+    (root / "grader/homeless.py").write_text('"""No place."""\n')
+    done = linted(root)
+    assert done.returncode == 1
+    for told in ("grader.compare is not allowed to import grader.render", "grader.ranks is not allowed to import yaml"):
+        assert told in done.stdout
+    assert "grader.homeless" in done.stdout
+
+
+def test_the_command_line_loads_without_what_is_heavy():
+    """`python -m grader --help` imports neither torch nor pytest nor pydantic."""
+    code = "import sys, grader.cli; print([m for m in ('torch', 'pytest', 'pydantic', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
