@@ -13,6 +13,9 @@ def run() -> None:
         if (error.name or "grader").partition(".")[0] == "grader":
             raise
         sys.exit(_refusal("The package %s is not installed here." % error.name))  # noqa: UP031
+    except KeyboardInterrupt:  # before the command line is there to say it
+        sys.stderr.write("Interrupted: nothing was graded and nothing is left running.\n")
+        sys.exit(130)
     main()
 
 

@@ -94,8 +94,21 @@ def run_in(
         progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
         return session.run(exercise, received, case)
 
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
+    with pool_on(session, jobs) as pool:
         return (imported, *pool.map(run, cases))
+
+
+@contextmanager
+def pool_on(session: Session, workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that wait for runs. After Ctrl-C or a fault the session ends at once, so that none of them waits on."""
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        yield pool
+    except BaseException:
+        session.close()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def import_case() -> Case:

@@ -61,10 +61,12 @@ def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
         chosen = str(path) if only is None else f"{path}::test_{only}"
-        pytest.main([*options, *plugins, *settings, chosen], plugins=[panel])
+        code = pytest.main([*options, *plugins, *settings, chosen], plugins=[panel])
     finally:
         _restore("PYTEST_DISABLE_PLUGIN_AUTOLOAD", before)
         _forget(path)
+    if code is pytest.ExitCode.INTERRUPTED:  # pytest keeps Ctrl-C to itself
+        raise KeyboardInterrupt
     return panel.verdicts()
 
 

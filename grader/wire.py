@@ -106,10 +106,10 @@ def _pack_tensor(value: Any, blobs: list[bytes]) -> Any:
 
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         raise WireError(f"a {type(value).__module__}.{type(value).__qualname__} may not cross")
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in _DTYPES or value.layout is not torch.strided:
+        raise WireError(f"a tensor of dtype {dtype} and layout {value.layout} may not cross")
     tensor = torch.Tensor.detach(value).cpu().contiguous().resolve_conj().resolve_neg()
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in _DTYPES or tensor.layout is not torch.strided:
-        raise WireError(f"a tensor of dtype {dtype} and layout {tensor.layout} may not cross")
     blobs.append(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
     return {"$tensor": [len(blobs) - 1, dtype, list(tensor.shape)]}
 

@@ -130,7 +130,7 @@ def test_the_exit_code_is_what_the_report_came_to(fake, outcome, code):
 
 
 def test_the_page_goes_to_stdout_and_progress_to_stderr(fake):
-    """One plain line a phase where stderr is no terminal."""
+    """One plain line where stderr is no terminal."""
     result = call("grade", "01")
     assert "01_add: starting" in result.stderr.splitlines()
     assert "starting" not in result.stdout

@@ -71,7 +71,13 @@ def test_the_json_holds_the_same_facts():
 
 @pytest.mark.parametrize(
     ("version", "mark"),
-    [("2.10.1", Mark.LESS), ("2.11.0", Mark.YES), ("2.13.0+cpu", Mark.YES), ("2.14.2", Mark.YES), ("2.15.0a0", Mark.LESS)],
+    [
+        ("2.10.1", Mark.LESS),
+        ("2.11.0", Mark.YES),
+        ("2.13.0+cpu", Mark.YES),
+        ("2.14.2", Mark.YES),
+        ("2.15.0a0", Mark.LESS),
+    ],
 )
 def test_the_range_of_torch_is_that_of_the_project(version, mark):
     """The bounds of the probe are those that pip is given in pyproject.toml."""

@@ -31,7 +31,7 @@ def test_every_import_keeps_the_law_of_layers():
 def test_an_import_up_the_ladder_is_caught(tmp_path):
     """The law bites: a leaf that imports a renderer, a rank that imports the catalog, a module without a place."""
     root = copied(tmp_path)
-    with (root / "grader/compare.py").open("a") as file:
+    with (root / "grader/compare/__init__.py").open("a") as file:
         file.write("\nimport grader.render.json\n")
     with (root / "grader/ranks/quiet.py").open("a") as file:
         file.write("\nimport yaml\n")

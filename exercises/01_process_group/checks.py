@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+HOST, PORT = "The host where the ranks meet", "The port where the ranks meet"
 SUBJECTS = {
     "initialized": "dist.is_initialized() after setup_ddp",
     "world_size": "dist.get_world_size() after setup_ddp",
@@ -27,10 +28,12 @@ def test_uses_environment(runs, probe):
     for run in runs("join"):
         if run.world_size > 1:
             expect_place(run, probe.ADDRESSES[0])
-    for run in runs("contradicting_environment"):
-        expect_ranks(run, "The group's rank, though RANK says otherwise,", lambda v: (v.rank, group(run, v).get("rank")))
-        sizes = {view.rank: (run.world_size, group(run, view).get("world_size")) for view in run}
-        expect_ranks(run, "The group's world size, though WORLD_SIZE says otherwise,", lambda v: sizes[v.rank])
+    for run in runs("device_rule"):
+        misled = rows(run[0], "misled", 2)
+        numbers = {r: (r, group(run, row).get("rank")) for r, row in enumerate(misled)}
+        report(run, "The rank in the group, where RANK says otherwise,", numbers)
+        sizes = {r: (2, group(run, row).get("world_size")) for r, row in enumerate(misled)}
+        report(run, "The world size of the group, where WORLD_SIZE says otherwise,", sizes)
 
 
 def test_default_address(runs, probe):
@@ -57,26 +60,28 @@ def test_both_defaults(runs, probe):
         expect_one_port(run)
 
 
-def test_gpu_backend(runs):
+def test_gpu_backend(runs, probe):
     """With a GPU for every rank the group works over NCCL"""
-    for run in (*runs("gpu_for_each"), *runs("gpus_to_spare")):
-        expect_ranks(run, f"The backend, {machine(run)},", lambda v: backend_for(run, v, "cuda", "nccl"))
+    for run, machine, ranks in machines(runs, probe, probe.ENOUGH):
+        report(run, f"The backend, {machine},", {r: backend_for(run, row, "cuda", "nccl") for r, row in ranks.items()})
 
 
-def test_gpu_selection(runs):
+def test_gpu_selection(runs, probe):
     """With a GPU for every rank, rank r selects GPU r"""
-    for run in (*runs("gpu_for_each"), *runs("gpus_to_spare")):
-        expect_ranks(run, f"The GPU selected, {machine(run)},", lambda v: (f"GPU {v.rank}", selected(run, v)))
+    for run, machine, ranks in machines(runs, probe, probe.ENOUGH):
+        report(run, f"The GPU selected, {machine},", {r: (f"GPU {r}", selected(run, row)) for r, row in ranks.items()})
 
 
-def test_cpu_fallback(runs):
+def test_cpu_fallback(runs, probe):
     """With too few GPUs or none, all ranks work over gloo"""
-    for run in (*runs("too_few_gpus"), *runs("no_gpu")):
-        for view in run:
-            seen = fields(view, "decision")
-            if seen.get("raised") and seen.get("refused"):
-                fail_by_error(run, view, seen)
-        expect_ranks(run, f"The backend, {machine(run)},", lambda v: backend_for(run, v, "cpu", "gloo"))
+    for run, machine, ranks in machines(runs, probe, probe.TOO_FEW):
+        for row in ranks.values():
+            if row.get("raised") and row.get("refused"):
+                fail_by_error(run, row)
+        report(run, f"The backend, {machine},", {r: backend_for(run, row, "cpu", "gloo") for r, row in ranks.items()})
+        over_nccl = [r for r, row in ranks.items() if backend_for(run, row, "cuda", "nccl")[0] == "nccl"]
+        alike = len(over_nccl) in (0, len(ranks))
+        run.expect(alike, f"NCCL, {machine}, offered", expected="the same decision on all ranks", ranks=over_nccl)
 
 
 def test_bad_arguments(runs, probe):
@@ -84,7 +89,8 @@ def test_bad_arguments(runs, probe):
     for run in runs("bad_arguments"):
         for (rank, world_size), row in zip(probe.BAD, rows(run[0], "bad", len(probe.BAD)), strict=True):
             call = f"setup_ddp({rank}, {world_size})"
-            run.expect(not row.get("communicated"), call, expected="no communication", actual="it looked for other ranks")
+            looked = "it looked for other ranks"
+            run.expect(not row.get("communicated"), call, expected="no communication", actual=looked)
             expect_error(run, row, "ValueError", call)
             run.expect(row.get("initialized") is False, call, expected="no group", actual="a group was left behind")
         expect_group(run, probe, "good", {0: 0})
@@ -95,8 +101,8 @@ def test_cleanup(runs):
     for run in runs("join"):
         for view in run:
             expect_error(run, fields(view, "cleanup"), None, "cleanup_ddp with a group", view.rank)
-        subject = "dist.is_initialized() after cleanup_ddp"
-        expect_ranks(run, subject, lambda v: (False, fields(v, "cleanup").get("initialized")))
+        states = {view.rank: (False, fields(view, "cleanup").get("initialized")) for view in run}
+        report(run, "dist.is_initialized() after cleanup_ddp", states)
 
 
 def test_cleanup_without_group(runs):
@@ -142,31 +148,44 @@ def meetings(run: Any, view: Any) -> list[tuple[str, int]]:
     return found
 
 
-def group(run: Any, view: Any) -> Mapping[str, Any]:
-    """The group that the rank made on a staged machine. An error after that is not the student's: the GPUs are not real."""
-    seen = fields(view, "decision")
-    groups = seen.get("groups")
+def machines(runs: Any, probe: Any, wanted: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, str, dict[int, Any]]]:
+    """(run, machine in words, what each of its ranks did) for the staged machines that are wanted."""
+    staged = [(gpus, size, rank) for gpus, size in probe.ENOUGH + probe.TOO_FEW for rank in range(size)]
+    for run in runs("device_rule"):
+        done = dict(zip(staged, rows(run[0], "decisions", len(staged)), strict=True))
+        for gpus, size in wanted:
+            yield run, in_words(gpus, size), {rank: done[gpus, size, rank] for rank in range(size)}
+
+
+def in_words(gpus: Any, size: Any) -> str:
+    have = "no GPU" if gpus == 0 else "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    return f"with {have} for {size} rank{'s' if size != 1 else ''}"
+
+
+def group(run: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The group that a rank made on a staged machine. A later error is not charged: the GPUs are not real."""
+    groups = row.get("groups")
     if not isinstance(groups, list) or not groups or not isinstance(groups[-1], dict):
-        fail_by_error(run, view, seen)
+        fail_by_error(run, row)
     return groups[-1]
 
 
-def selected(run: Any, view: Any) -> str:
+def selected(run: Any, row: Mapping[str, Any]) -> str:
     """The GPU that the rank ends up with: what it selected, what it bound the group to, or GPU 0 if neither."""
-    bound, chosen = group(run, view).get("gpu"), fields(view, "decision").get("selected")
+    bound, chosen = group(run, row).get("gpu"), row.get("selected")
     if bound is not None and chosen not in (None, bound):
         return f"GPU {chosen}, but a group bound to GPU {bound}"
     if bound is None and chosen is None:
-        return "GPU 0" if view.rank == 0 else "none, which leaves GPU 0"
+        return "GPU 0" if row.get("rank") == 0 else "none, which leaves GPU 0"
     return f"GPU {bound if chosen is None else chosen}"
 
 
-def backend_for(run: Any, view: Any, device: str, wanted: str) -> tuple[str, str]:
+def backend_for(run: Any, row: Mapping[str, Any], device: str, wanted: str) -> tuple[str, str]:
     """(expected, actual) backend for a device's tensors; they are equal if the backend string offers what is wanted."""
-    backend = group(run, view).get("backend")
+    backend = group(run, row).get("backend")
     text = "the default" if backend is None else f"{backend}"
-    offered = offers(backend, fields(view, "decision").get("gpus")).get(device)
-    return (wanted, wanted) if offered == wanted else (f"{wanted} for {device} tensors", text)
+    right = offers(backend, row.get("gpus")).get(device) == wanted
+    return (wanted, wanted) if right else (f"{wanted} for {device} tensors", text)
 
 
 def offers(backend: Any, gpus: Any) -> dict[str, str]:
@@ -177,13 +196,6 @@ def offers(backend: Any, gpus: Any) -> dict[str, str]:
         pairs = (part.partition(":") for part in backend.lower().split(","))
         return {device: name for device, _, name in pairs}
     return {"cuda": "nccl"} if backend.lower() == "nccl" else {"cpu": backend.lower(), "cuda": backend.lower()}
-
-
-def machine(run: Any) -> str:
-    """The staged machine in words."""
-    count = run.parameters.get("gpus", run.world_size + run.parameters.get("spare", 0))
-    gpus = "no GPU" if count == 0 else f"{count} GPU{'s' if count > 1 else ''}"
-    return f"with {gpus} for {run.world_size} rank{'s' if run.world_size > 1 else ''}"
 
 
 def is_loopback(host: str, own_name: Any) -> bool:
@@ -197,9 +209,9 @@ def is_loopback(host: str, own_name: Any) -> bool:
 # -- what is expected -----------------------------------------------------------------------------------------------
 
 
-def expect_ranks(run: Any, subject: str, both: Callable[[Any], tuple[Any, Any]]) -> None:
-    """`both(view)` is (expected, actual). The first fault is reported for all ranks that share it."""
-    faults = {view.rank: pair for view in run if (pair := both(view))[0] != pair[1]}
+def report(run: Any, subject: str, both: Mapping[int, tuple[Any, Any]]) -> None:
+    """`both` holds (expected, actual) by rank. The first fault is reported for all ranks that share it."""
+    faults = {rank: pair for rank, pair in both.items() if pair[0] != pair[1]}
     for expected, actual in faults.values():
         ranks = [rank for rank, pair in faults.items() if pair == (expected, actual)]
         run.fail(subject, expected=expected, actual=actual, ranks=ranks)
@@ -210,13 +222,8 @@ def expect_group(run: Any, probe: Any, name: str, numbers: Mapping[int, int]) ->
     tokens = [probe.token(run.seed, number) for number in range(len(numbers))]
     wanted = {"initialized": True, "world_size": len(numbers), "gathered": tokens, "total": sum(tokens)}
     for key, subject in SUBJECTS.items():
-
-        def both(view: Any, key: str = key) -> tuple[Any, Any]:
-            if view.rank not in numbers:
-                return None, None
-            return wanted.get(key, numbers[view.rank]), fields(view, name).get(key)
-
-        expect_ranks(run, subject, both)
+        seen = {process: fields(run[process], name).get(key) for process in numbers}
+        report(run, subject, {process: (wanted.get(key, numbers[process]), seen[process]) for process in numbers})
 
 
 def expect_place(run: Any, host: str) -> None:
@@ -225,36 +232,34 @@ def expect_place(run: Any, host: str) -> None:
 
 
 def expect_host(run: Any, host: str) -> None:
-    wanted = f"{host}, as MASTER_ADDR says"
-    for_each_meeting(run, "The host where the ranks meet", wanted, lambda view, place: place[0] == host, 0)
-
-
-def expect_port(run: Any) -> None:
-    wanted = "the port in MASTER_PORT"
-    right = lambda view, place: str(place[1]) == fields(view, "environment").get("MASTER_PORT")  # noqa: E731
-    for_each_meeting(run, "The port where the ranks meet", wanted, right, 1)
+    for view in run:
+        for place in meetings(run, view):
+            right, wanted = place[0] == host, f"{host}, as MASTER_ADDR says"
+            run.expect(right, HOST, expected=wanted, actual=place[0], ranks=[view.rank])
 
 
 def expect_loopback(run: Any) -> None:
-    right = lambda view, place: is_loopback(str(place[0]), view["host"])  # noqa: E731
-    for_each_meeting(run, "The host where the ranks meet", "localhost", right, 0)
+    for view in run:
+        for place in meetings(run, view):
+            right = is_loopback(str(place[0]), view["host"])
+            run.expect(right, HOST, expected="localhost", actual=place[0], ranks=[view.rank])
+
+
+def expect_port(run: Any) -> None:
+    for view in run:
+        for place in meetings(run, view):
+            right = str(place[1]) == fields(view, "environment").get("MASTER_PORT")
+            run.expect(right, PORT, expected="the one in MASTER_PORT", actual=place[1], ranks=[view.rank])
 
 
 def expect_one_port(run: Any) -> None:
     """A legal port, the same for all ranks."""
-    legal = lambda view, place: isinstance(place[1], int) and 1 <= place[1] <= 65535  # noqa: E731
-    for_each_meeting(run, "The port where the ranks meet", "a port from 1 to 65535", legal, 1)
     ports = {view.rank: meetings(run, view)[0][1] for view in run}
+    for rank, port in ports.items():
+        legal = isinstance(port, int) and 1 <= port <= 65535
+        run.expect(legal, PORT, expected="a number from 1 to 65535", actual=port, ranks=[rank])
     agree = len(set(ports.values())) == 1
-    run.expect(agree, "The default port", expected="the same on all ranks", actual=f"by rank {list(ports.values())}")
-
-
-def for_each_meeting(run: Any, subject: str, wanted: str, right: Callable[[Any, Any], bool], part: int) -> None:
-    def both(view: Any) -> tuple[Any, Any]:
-        wrong = [place for place in meetings(run, view) if not right(view, place)]
-        return wanted, f"{wrong[0][part]}" if wrong else wanted
-
-    expect_ranks(run, subject, both)
+    run.expect(agree, PORT, expected="the same default on all ranks", actual=f"by rank {list(ports.values())}")
 
 
 def expect_error(run: Any, row: Mapping[str, Any], error: str | None, call: str, rank: int = 0) -> None:
@@ -265,10 +270,9 @@ def expect_error(run: Any, row: Mapping[str, Any], error: str | None, call: str,
     run.expect(right, call, expected=error or "no exception", actual=actual, ranks=[rank], line=row.get("line"))
 
 
-def fail_by_error(run: Any, view: Any, seen: Mapping[str, Any]) -> None:
+def fail_by_error(run: Any, row: Mapping[str, Any]) -> NoReturn:
     """setup_ddp raised on a staged machine before it had joined, or for a GPU that there is not."""
-    raised = seen.get("raised") or ["nothing"]
-    subject, actual = f"setup_ddp, {machine(run)},", f"{raised[0]}: {seen.get('message')}"
-    if raised == ["nothing"]:
-        actual = "it returned without one"
-    run.fail(subject, expected="a process group", actual=actual, ranks=[view.rank], line=seen.get("line"))
+    raised = row.get("raised")
+    actual = f"{raised[0]}: {row.get('message')}" if raised else "it returned without one"
+    subject = f"setup_ddp, {in_words(row.get('gpus'), row.get('world_size'))},"
+    run.fail(subject, expected="a process group", actual=actual, ranks=[row.get("rank", 0)], line=row.get("line"))

@@ -1,13 +1,14 @@
 """Runs in every rank: calls setup_ddp and cleanup_ddp in many settings and records what they did.
 
 Two instruments watch the student's code without reading it. `Meetings` notes where the code asks to meet and
-then meets at the port that was reserved for this run, so that no default port is ever really used. `Pretence` stages a
+then meets at the port that was reserved for this run, so that no default port is ever really used. `Stage` shows a
 machine with any number of GPUs for one process alone, so that the device rule can be judged on every machine. Nothing
 here knows what is right.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import os
@@ -18,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -31,6 +32,12 @@ ADDRESSES = ["127.0.0.2", "127.0.0.3"]
 BAD = [(-1, 2), (-2, 2), (2, 2), (5, 2), (1, 1), (-3, 1), (3, 3), (0, 0), (1, 0), (0, -1), (-1, -1), (-2, -1)]
 """(rank, world_size), none of which can join."""
 
+ENOUGH, TOO_FEW = [(1, 1), (2, 2), (3, 2)], [(1, 2), (2, 3), (0, 2)]
+"""(GPUs, world size) of the machines that are staged."""
+
+MISLEADING = [{"RANK": "1", "WORLD_SIZE": "3"}, {"RANK": "0", "WORLD_SIZE": "3"}]
+"""What the environment says to rank 0 and to rank 1 of a group of two."""
+
 PATIENCE = timedelta(seconds=12)
 """How long a rank waits at a meeting point for the others, whatever the code says. Only wrong code waits that long."""
 
@@ -41,11 +48,6 @@ STORE_OPTIONS = ("host_name", "port", "world_size", "is_master", "timeout", "wai
 def token(seed: int, number: int) -> float:
     """What rank `number` of a group contributes to its collectives, a whole number."""
     return float(random.Random(f"{seed}/{number}").randrange(1, 2**20))
-
-
-def pretended_gpus(world_size: int, parameters: Any) -> int:
-    """How many GPUs the staged machine has."""
-    return parameters["gpus"] if "gpus" in parameters else world_size + parameters["spare"]
 
 
 # -- the cases ------------------------------------------------------------------------------------------------------
@@ -118,14 +120,40 @@ def bad_arguments(rank: Any) -> None:
 
 
 def device_rule(rank: Any) -> None:
-    """each rank alone on a staged machine; no rank really meets another one"""
-    stage = Pretence(pretended_gpus(rank.world_size, rank.parameters))
-    stage.open()
-    if rank.parameters.get("contradict"):
-        os.environ |= {"RANK": str((rank.rank + 1) % rank.world_size), "WORLD_SIZE": str(rank.world_size + 1)}
+    """alone: every rank of every staged machine in turn, then the ranks of a misleading environment"""
+    stage = Stage()
+    rows = [decide(rank, stage, gpus, number, size) for gpus, size in ENOUGH + TOO_FEW for number in range(size)]
+    rank.record("decisions", rows)
+    rank.record(
+        "misled", [decide(rank, stage, 0, number, 2, misleading) for number, misleading in enumerate(MISLEADING)]
+    )
+
+
+def decide(rank: Any, stage: Stage, gpus: int, number: int, size: int, extra: Mapping[str, str] | None = None) -> Any:
+    """What a fresh copy of the student's code does as one rank of a staged machine."""
+    before = dict(os.environ)
+    stage.set(gpus)
+    os.environ.update(extra or {})
     with OnTheCPU():
-        outcome = rank.attempt(rank.student.setup_ddp, rank.rank, rank.world_size)
-    rank.record("decision", {**outcome.described(), **stage.seen()})
+        student = fresh(rank.student)
+        outcome = rank.attempt(student.setup_ddp, number, size)
+        rank.attempt(student.cleanup_ddp)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    os.environ.clear()
+    os.environ.update(before)
+    return {**outcome.described(), "gpus": gpus, "rank": number, "world_size": size, **stage.seen()}
+
+
+def fresh(module: ModuleType) -> ModuleType:
+    """The same file once more, without what earlier calls have left in it."""
+    try:
+        spec = importlib.util.spec_from_file_location(module.__name__, module.__file__)
+        again = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(again)
+    except Exception:  # some things can be done only once in a process; then the first copy has to serve
+        return module
+    return again
 
 
 # -- what is observed -----------------------------------------------------------------------------------------------
@@ -139,6 +167,7 @@ def talk(rank: Any, number: int, world_size: int) -> dict[str, Any]:
     """The group as this process sees it, and what came of an all-gather and an all-reduce in it."""
     seen: dict[str, Any] = {"initialized": dist.is_initialized()}
     if not dist.is_initialized():
+        (rank.shared / f"outside.{rank.rank}").touch()
         return seen
     seen |= {"rank": dist.get_rank(), "world_size": dist.get_world_size()}
     if seen["world_size"] == world_size:
@@ -167,9 +196,9 @@ def all_say(rank: Any, topic: str, word: Any, members: int) -> dict[int, Any]:
     written.rename(rank.shared / f"{topic}.{rank.rank}")
     files = {number: rank.shared / f"{topic}.{number}" for number in range(members)}
     until = time.monotonic() + PATIENCE.total_seconds()
-    while not all(file.exists() for file in files.values()):
-        if time.monotonic() > until:
-            raise NeverMeet("another rank did not come this far")
+    while silent := [number for number, file in files.items() if not file.exists()]:
+        if time.monotonic() > until or any((rank.shared / f"outside.{number}").exists() for number in silent):
+            raise NeverMeet(f"the processes {silent} do not come to meet the others")
         time.sleep(0.002)
     return {number: json.loads(file.read_text()) for number, file in files.items()}
 
@@ -232,39 +261,42 @@ def replace_all(pairs: list[tuple[Any, Any]]) -> None:
 # -- a staged machine -----------------------------------------------------------------------------------------------
 
 
-class Pretence:
+class Stage:
     """A machine with `gpus` GPUs for this process alone: what the code is told, and what it then does."""
 
-    def __init__(self, gpus: int) -> None:
-        self.gpus, self.current, self.selected = gpus, 0, False
-        self.refused: list[int] = []
-        self.groups: list[dict[str, Any]] = []
+    def __init__(self) -> None:
         self.join = dist.init_process_group
+        self.set(0)
+        for module, names in self.staged().items():
+            replace_all([(getattr(module, name), new) for name, new in names.items()])
+        if not hasattr(dist, "ProcessGroupNCCL"):
+            dist.ProcessGroupNCCL = SimpleNamespace(Options=SimpleNamespace)
+
+    def set(self, gpus: int) -> None:
+        self.gpus, self.current, self.selected = gpus, 0, False
+        self.refused, self.groups = list[int](), list[dict[str, Any]]()
 
     def seen(self) -> dict[str, Any]:
         """All that the code did. A group: the backend asked for, rank, world size, and the GPU that it is bound to."""
-        selected = self.current if self.selected else None
-        return {"gpus": self.gpus, "groups": self.groups, "selected": selected, "refused": self.refused}
+        return {"groups": self.groups, "selected": self.current if self.selected else None, "refused": self.refused}
 
-    def open(self) -> None:
-        """Stage it, for the rest of this process's life."""
-        device, properties = torch.device("cuda") if self.gpus else None, {"name": "staged", "major": 9, "minor": 0}
-        staged: dict[Any, dict[str, Any]] = {
+    def staged(self) -> dict[Any, dict[str, Any]]:
+        """What stands in for functions of torch.cuda, torch.accelerator and torch.distributed."""
+        return {
             torch.cuda: {
                 "is_available": lambda: self.gpus > 0,
                 "device_count": lambda: self.gpus,
                 "current_device": lambda: self.current,
                 "set_device": self.select,
                 "device": self.scope,
-                "is_bf16_supported": lambda *_, **__: self.gpus > 0,
                 "get_device_name": lambda *_: "staged",
-                "get_device_capability": lambda *_: (9, 0),
-                "get_device_properties": lambda *_: SimpleNamespace(**properties, total_memory=2**36),
-                "mem_get_info": lambda *_: (2**36, 2**36),
+                "get_device_properties": lambda *_: SimpleNamespace(
+                    name="staged", major=9, minor=0, total_memory=2**36
+                ),
                 **dict.fromkeys(("init", "synchronize", "empty_cache", "reset_peak_memory_stats"), _nothing),
             },
             torch.accelerator: {
-                "current_accelerator": lambda check_available=False: device,
+                "current_accelerator": lambda check_available=False: torch.device("cuda") if self.gpus else None,
                 **dict.fromkeys(("set_device_index", "set_device_idx"), self.select),
                 **dict.fromkeys(("current_device_index", "current_device_idx"), lambda: self.current),
                 "device_index": self.scope,
@@ -277,12 +309,9 @@ class Pretence:
                 "TCPStore": LoneStore,
             },
         }
-        replace_all([(getattr(module, key), new) for module, names in staged.items() for key, new in names.items()])
-        if not hasattr(dist, "ProcessGroupNCCL"):
-            dist.ProcessGroupNCCL = SimpleNamespace(Options=SimpleNamespace)
 
     def index_of(self, where: Any) -> int:
-        """The index that torch.cuda reads from an int, a string or a torch.device. One that there is not is an error."""
+        """The index that torch.cuda reads from an int, a string or a torch.device. One that is not there is an error."""
         if isinstance(where, str):
             where = torch.device(where)
         if isinstance(where, torch.device):
@@ -352,8 +381,8 @@ class OnTheCPU(TorchFunctionMode):
 
 
 def _on_cpu(value: Any, is_device: bool) -> Any:
-    cuda = isinstance(value, torch.device) and value.type == "cuda" or isinstance(value, str) and value[:4] == "cuda"
-    return torch.device("cpu") if cuda or is_device and type(value) is int else value
+    kind = value.type if isinstance(value, torch.device) else value if isinstance(value, str) else ""
+    return torch.device("cpu") if kind.startswith("cuda") or (is_device and type(value) is int) else value
 
 
 def _nothing(*_: Any, **__: Any) -> None:

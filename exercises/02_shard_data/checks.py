@@ -30,12 +30,24 @@ def brief(values: Any) -> str:
     return f"[{', '.join(map(str, shown[:12]))}, … {len(shown)} in all]" if len(shown) > 12 else str(shown)
 
 
+def some(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def flat(shards: list[Shard]) -> Shard:
+    return [index for shard in shards for index in shard]
+
+
 def named(setting: Any, replica: int | None = None) -> str:
     """A setting in words: whose share of what."""
-    who = "all ranks" if replica is None else f"rank {replica}"
+    who = (
+        f"rank {replica} of {setting.replicas}"
+        if replica is not None
+        else f"{some(setting.replicas, 'rank', 'ranks')} together"
+    )
     epoch = "" if setting.epoch is None else f", epoch={setting.epoch}"
     flags = f"shuffle={setting.shuffle}, drop_last={setting.drop_last}, seed={setting.seed}{epoch}"
-    return f"{who} of {setting.replicas}, {setting.n} samples ({flags})"
+    return f"{who}, {some(setting.n, 'sample', 'samples')} ({flags})"
 
 
 def answered(run: Any, answer: Any, subject: str) -> Any:
@@ -79,7 +91,7 @@ def judge_count(run: Any, setting: Any, told: list[dict[str, Any]]) -> None:
     for replica, answer in enumerate(told):
         subject, wanted = named(setting, replica), share(setting)
         drawn = len(answer["indices"])
-        run.expect(drawn == wanted, subject, expected=f"{wanted} indices", actual=f"{drawn}")
+        run.expect(drawn == wanted, subject, expected=some(wanted, "index", "indices"), actual=str(drawn))
         for when in ("before", "after"):
             length = answer[when]
             run.expect(length == wanted, f"len() {when} the pass, {subject}", expected=str(wanted), actual=str(length))
@@ -142,9 +154,9 @@ def judge_histories(run: Any, probe: Any, rank: Any) -> None:
     for replica in range(setting.replicas):
         first = answered(run, told["first"][replica], named(setting, replica))
         for name, way in WAYS.items():
-            subject = f"the order {way.format(epoch=setting.epoch, detour=detour)}"
+            subject = f"{named(setting, replica)}, {way.format(epoch=setting.epoch, detour=detour)}"
             drawn = answered(run, told[name][replica], subject)
-            run.expect(drawn == first, subject, expected=brief(first), actual=brief(drawn), ranks=[rank.rank])
+            run.expect(drawn == first, subject, expected=f"{brief(first)} as before", actual=brief(drawn))
 
 
 def judge_calls(run: Any, rank: Any) -> None:
@@ -165,13 +177,9 @@ def judge_processes(run: Any, probe: Any) -> None:
     for number, setting in enumerate(probe.general(run.case.seed)):
         orders = [[answered(run, each, named(setting))["indices"] for each in rank["general"][number]] for rank in run]
         for process, order in enumerate(orders):
-            run.expect(
-                order == orders[0],
-                f"{named(setting)}, asked in two processes",
-                expected=f"one order; rank 0's process gives {brief(sum(orders[0], []))}",
-                actual=brief(sum(order, [])),
-                ranks=[process],
-            )
+            subject = f"{named(setting)}, asked in process {process}"
+            expected, actual = f"{brief(flat(orders[0]))} as in process 0", brief(flat(order))
+            run.expect(order == orders[0], subject, expected=expected, actual=actual)
 
 
 def judge_fresh(run: Any, probe: Any) -> None:
@@ -183,7 +191,7 @@ def judge_fresh(run: Any, probe: Any) -> None:
     settings = probe.general(run.case.seed)[: probe.FRESH]
     for setting, told, drawn in zip(settings, run[0]["general"], fresh["orders"], strict=False):
         here = [answer["indices"] for answer in told]
-        expected, actual = brief(sum(here, [])), brief(sum(drawn, []))
+        expected, actual = brief(flat(here)), brief(flat(drawn))
         run.expect(here == drawn, f"{named(setting)}, {subject}", expected=expected, actual=actual)
 
 
@@ -283,9 +291,9 @@ def test_global_generators(runs: Any, probe: Any) -> None:
 def judge_states(run: Any, states: dict[str, dict[str, str]]) -> None:
     """No step changed a state; the first step that did is named."""
     for step, after in states.items():
-        moved = [name for name, state in after.items() if state != states["the start"][name]]
-        actual = f"{' and '.join(moved)} moved by {step}"
-        run.expect(not moved, "the global generators", expected="their states as they were", actual=actual)
+        moved = [name for name, state in after.items() if state != states["at the start"][name]]
+        actual = f"{' and '.join(moved)} moved {step}"
+        run.expect(not moved, "the states of the global generators", expected="none moved", actual=actual)
 
 
 def judge_unread(run: Any, first: Shard, other: Shard, again: Shard) -> None:
@@ -310,7 +318,7 @@ def judge_loaded(run: Any, told: dict[str, Any]) -> None:
     base = "an instance of torch.utils.data.Sampler"
     run.expect(told["is_sampler"], "a ShardedSampler", expected=base, actual="none")
     run.expect(told["kinds"] == ["int"], "the type of the indices", expected="int", actual=", ".join(told["kinds"]))
-    touched = f"{told['touched']} samples read"
+    touched = f"{told['touched']} read"
     run.expect(told["touched"] == 0, "building and iterating the sampler", expected="no sample read", actual=touched)
     sizes = [len(batch) for batch in told["batches"]]
     wanted = [2] * (told["length"] // 2) + [1] * (told["length"] % 2)

@@ -25,51 +25,41 @@ SHOWN = 5
 def history(rank):
     """The trained model's tensors before each step and at the end: a list of dicts by name."""
     states = rank["states"]
-    steps = len(rank["batches"])
-    return [{name: values[step] for name, values in states.items()} for step in range(steps)] + [rank["final"]]
+    return [{name: states[name][step] for name in states} for step in range(len(rank["batches"]))] + [rank["final"]]
 
 
-def trained_names(rank):
-    return [name for name in rank["final"] if name != "scale"]
+def used_gradients(rank, rate):
+    """For each step what the rank took off its parameters, divided by the learning rate."""
+    names = [name for name in rank["final"] if name != "scale"]
+    return [{name: (before[name] - after[name]) / rate for name in names} for before, after in pairwise(history(rank))]
 
 
 def batch_gradients(probe, run, rank):
     """For each step the gradient of the mean cross-entropy over this rank's batch, at this rank's parameters."""
     data = probe.NumberedData(run.parameters["samples"], run.seed)
-    pairs = zip(history(rank), rank["batches"], strict=False)
-    return [gradient(probe, state, data.inputs[numbers], data.targets[numbers]) for state, numbers in pairs]
+    steps = zip(history(rank), rank["batches"], strict=False)
+    return [gradient(probe, state, data.inputs[numbers], data.targets[numbers]) for state, numbers in steps]
 
 
 def gradient(probe, state, inputs, targets):
-    leaves = {name: tensor.clone().requires_grad_(name != "scale") for name, tensor in state.items()}
-    names = [name for name, leaf in leaves.items() if leaf.requires_grad]
-    loss = cross_entropy(probe.logits(leaves, inputs), targets)
-    return dict(zip(names, torch.autograd.grad(loss, [leaves[name] for name in names]), strict=True))
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in state.items() if name != "scale"}
+    loss = cross_entropy(probe.logits({**state, **leaves}, inputs), targets)
+    return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
 
 
-def used_gradients(rank, rate):
-    """For each step what the rank took off its parameters, divided by the learning rate."""
-    states = history(rank)
-    return [
-        {name: (before[name] - after[name]) / rate for name in trained_names(rank)}
-        for before, after in pairwise(states)
-    ]
+def combined(gradients, weights):
+    """The weighted sum of several gradients."""
+    pairs = list(zip(gradients, weights, strict=True))
+    return {name: sum(weight * one[name] for one, weight in pairs) for name in gradients[0]}
 
 
 def dot(left, right):
     return sum(float((left[name] * right[name]).sum()) for name in left)
 
 
-def combined(gradients, weights):
-    """The weighted sum of several gradients."""
-    return {
-        name: sum(weight * one[name] for one, weight in zip(gradients, weights, strict=True)) for name in gradients[0]
-    }
-
-
-def measured_rate(probe, run):
+def measured_rate(gradients, rank):
     """The learning rate that explains each step of a run on one rank; None where no single one does."""
-    gradients, changes = batch_gradients(probe, run, run[0]), used_gradients(run[0], 1.0)
+    changes = used_gradients(rank, 1.0)
     rate = dot(changes[0], gradients[0]) / dot(gradients[0], gradients[0])
     for change, own in zip(changes, gradients, strict=True):
         rest = combined([change, own], [1, -rate])
@@ -78,30 +68,28 @@ def measured_rate(probe, run):
     return rate or None
 
 
+def drawn(rank):
+    return [number for batch in rank["batches"] for number in batch]
+
+
 def epochs_made(run):
     """How many epochs a run on one rank made: how often most samples were used."""
     counts = Counter(Counter(drawn(run[0])).values())
     return counts.most_common(1)[0][0]
 
 
-def drawn(rank):
-    return [number for batch in rank["batches"] for number in batch]
-
-
 def epochs_of(run, rank, epochs):
     """The numbers of the samples that a rank drew, one list an epoch. An epoch is an equal part of its batches."""
     batches = rank["batches"]
     size, rest = divmod(len(batches), epochs)
-    if rest or not size:
-        seen = f"{len(batches)} batches"
-        run.fail("the batches", expected=f"equally many in each of {epochs} epochs", actual=seen, ranks=[rank.rank])
+    wanted, seen = f"equally many in each of {epochs} epochs", f"{len(batches)} batches"
+    run.expect(size and not rest, "the batches", expected=wanted, actual=seen, ranks=[rank.rank])
     parts = [batches[start : start + size] for start in range(0, len(batches), size)]
     return [[number for batch in part for number in batch] for part in parts]
 
 
-def shown(numbers):
-    rest = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return ", ".join(map(str, sorted(numbers)[:SHOWN])) + rest
+def listed(items):
+    return ", ".join(map(str, items[:SHOWN])) + (", …" if len(items) > SHOWN else "")
 
 
 # The basic path
@@ -121,15 +109,15 @@ def test_trains(runs, probe):
 def expect_steps(run, rank, probe):
     """Training steps on samples of the data set, with a float64 model that changes."""
     ranks, samples = [rank.rank], run.parameters["samples"]
-    steps = len(rank["batches"])
-    run.expect(steps, "the training", expected="forward and backward passes of the model", actual="none", ranks=ranks)
-    strange = [number for number in drawn(rank) if not 0 <= number < samples]
-    run.expect(not strange, "the inputs", expected="the data set's x, unchanged", actual="other values", ranks=ranks)
+    wanted = "forward and backward passes of the model"
+    run.expect(rank["batches"], "the training", expected=wanted, actual="none", ranks=ranks)
+    known = all(0 <= number < samples for number in drawn(rank))
+    run.expect(known, "the inputs", expected="the data set's x, unchanged", actual="other values", ranks=ranks)
     kinds = {name: [list(tensor.shape), str(tensor.dtype)] for name, tensor in rank["final"].items()}
     own = {name: [list(tensor.shape), str(tensor.dtype)] for name, tensor in probe.Classifier().tensors().items()}
     run.expect_equal(kinds, own, "shape and dtype of the trained parameters", ranks=ranks)
-    moved = any(not rank["final"][name].equal(rank["states"][name][0]) for name in trained_names(rank))
-    run.expect(moved, "the parameters", expected="changed by training", actual="as at the start", ranks=ranks)
+    moved = any(change.any() for change in used_gradients(rank, 1.0)[0].values())
+    run.expect(moved, "the parameters", expected="changed by step 1", actual="as at the start", ranks=ranks)
 
 
 def test_rendezvous(runs):
@@ -147,31 +135,30 @@ def test_rendezvous(runs):
 def test_plain_sgd(runs, probe):
     """On one rank every step is plain SGD on the mean cross-entropy"""
     run = runs("train")[0]
-    rank = run[0]
-    rate = measured_rate(probe, run) or run.parameters["options"]["lr"]
-    gradients, used = batch_gradients(probe, run, rank), used_gradients(rank, rate)
-    for step in range(len(gradients)):
-        what_if = mistakes_on_one_rank(rank, gradients, used, step)
-        expect_step(run, rank, step, used[step], gradients[step], what_if)
+    rank, states = run[0], history(run[0])
+    gradients = batch_gradients(probe, run, rank)
+    used = used_gradients(rank, measured_rate(gradients, rank) or run.parameters["options"]["lr"])
+    for step, own in enumerate(gradients):
+        what_if = mistakes_on_one_rank(run, gradients[: step + 1], used[step], states[step])
+        expect_step(run, rank, step, used[step], own, what_if)
 
 
-def mistakes_on_one_rank(rank, gradients, used, step):
-    """What step `step` would have used, had the student made a well-known mistake."""
-    past = gradients[: step + 1]
-    state = {name: history(rank)[step][name] for name in trained_names(rank)}
-    decay = dot(combined([used[step], gradients[step]], [1, -1]), state) / dot(state, state)
-    momentum = [0.9 ** (step - earlier) for earlier in range(step + 1)]
+def mistakes_on_one_rank(run, gradients, used, state):
+    """What the step after `gradients` would have used, had the student made a well-known mistake."""
+    steps, batches, own = len(gradients), run[0]["batches"], gradients[-1]
+    size, parameters = len(batches[steps - 1]), {name: state[name] for name in own}
+    decay = dot(combined([used, own], [1, -1]), parameters) / dot(parameters, parameters)
     return {
-        "the sum over the batch, not the mean": combined([gradients[step]], [len(rank["batches"][step])]),
-        "the gradients of earlier steps are still in it": combined(past, [1] * len(past)),
-        "this step has momentum": combined(past, momentum),
-        "this step has weight decay": combined([gradients[step], state], [1, decay]),
+        "the sum over the batch, not the mean": combined([own], [size]),
+        "divided by batch_size, though this batch is shorter": combined([own], [size / len(batches[0])]),
+        "the gradients of earlier steps are still in it": combined(gradients, [1] * steps),
+        "this step has momentum": combined(gradients, [0.9 ** (steps - 1 - step) for step in range(steps)]),
+        "this step has weight decay": combined([own, parameters], [1, decay]),
     }
 
 
 def expect_step(run, rank, step, used, wanted, what_if):
-    steps = len(rank["batches"])
-    subject = f"the gradient applied in step {step + 1} of {steps} to"
+    subject = f"the gradient applied in step {step + 1} of {len(rank['batches'])} to"
     run.expect_close(used, wanted, subject, ranks=[rank.rank], terms=TERMS, alternatives=what_if, budget=2)
 
 
@@ -180,8 +167,7 @@ def test_starts_from_rank_0(runs):
     for run in runs("train"):
         wanted = initial_state(run, history(run[0])[0])
         for rank in run:
-            own = rank["built"][-1] if rank.rank and rank["built"] else None
-            what_if = {"this rank's own initial values": own}
+            what_if = {"this rank's own initial values": rank["built"][-1] if rank.rank and rank["built"] else None}
             subject = "the state before the first step:"
             run.expect_close(history(rank)[0], wanted, subject, ranks=[rank.rank], alternatives=what_if, budget=2)
 
@@ -196,21 +182,21 @@ def initial_state(run, used):
 def test_same_as_one_process(runs, probe):
     """Every step is the step of one process on all ranks' batches"""
     alone, *together = runs("train")
-    rate = measured_rate(probe, alone) or alone.parameters["options"]["lr"]
+    rate = measured_rate(batch_gradients(probe, alone, alone[0]), alone[0]) or alone.parameters["options"]["lr"]
     for run in together:
-        own = [batch_gradients(probe, run, rank) for rank in run]
+        gradients = [batch_gradients(probe, run, rank) for rank in run]
         used = [used_gradients(rank, rate) for rank in run]
-        for step in range(min(map(len, own))):
-            here = [gradients[step] for gradients in own]
-            mean = combined(here, [1 / run.world_size] * run.world_size)
-            for rank in run:
-                what_if = mistakes_together(run, rank, here)
-                expect_step(run, rank, step, used[rank.rank][step], mean, what_if)
+        for step, ours in enumerate(zip(*gradients, strict=False)):
+            mean = combined(ours, [1 / run.world_size] * run.world_size)
+            for rank in reversed(list(run)):  # rank 0's own gradient is the least telling
+                expect_step(run, rank, step, used[rank.rank][step], mean, mistakes_together(rank, ours))
 
 
-def mistakes_together(run, rank, gradients):
-    first = {} if rank.rank == 0 else {"the gradient of rank 0's batch alone": gradients[0]}
-    return {"the gradient of this rank's own batch, not the mean over the ranks": gradients[rank.rank], **first}
+def mistakes_together(rank, gradients):
+    return {
+        "the gradient of this rank's own batch, not the mean over the ranks": gradients[rank.rank],
+        "the gradient of rank 0's batch alone": gradients[0],
+    }
 
 
 def test_replicas_identical(runs):
@@ -228,20 +214,19 @@ def test_replicas_identical(runs):
 def test_arguments(runs, probe):
     """epochs, batch_size and lr are honoured, and so are their defaults"""
     train, (defaults,) = runs("train"), runs("defaults")
-    expect_rate(probe, train[0], train[0].parameters["options"]["lr"], "the learning rate")
+    options, epochs = train[0].parameters["options"], train[0].parameters["epochs"]
+    train[0].expect_equal(epochs_made(train[0]), epochs, "the number of epochs", ranks=[0])
+    expect_rate(probe, train[0], options["lr"], "the learning rate")
     expect_rate(probe, defaults, 0.1, "the learning rate where none is given")
     for run in train:
-        expect_batches(run, epochs_made(train[0]), run.parameters["options"]["batch_size"], "the batch sizes")
-    subject = "the batch sizes where batch_size is not given"
-    expect_batches(defaults, defaults.parameters["epochs"], 32, subject)
-    epochs = train[0].parameters["epochs"]
-    train[0].expect_equal(epochs_made(train[0]), epochs, "the number of epochs", ranks=[0])
+        expect_batches(run, epochs, options["batch_size"], "the batch sizes")
+    expect_batches(defaults, defaults.parameters["epochs"], 32, "the batch sizes where batch_size is not given")
 
 
 def expect_rate(probe, run, wanted, subject):
     """Where no single rate explains the steps, `plain_sgd` says so."""
     run.expect(run[0]["batches"], subject, expected=wanted, actual="no training steps", ranks=[0])
-    rate = measured_rate(probe, run)
+    rate = measured_rate(batch_gradients(probe, run, run[0]), run[0])
     if rate is not None:
         run.expect_close(rate, wanted, subject, ranks=[0], terms=TERMS, world_size=None)
 
@@ -251,28 +236,20 @@ def expect_batches(run, epochs, batch_size, subject):
     for rank in run:
         sizes = [len(batch) for batch in rank["batches"]]
         right = max(sizes) <= batch_size and sum(size < batch_size for size in sizes) <= epochs
-        wanted, seen = f"{batch_size} apart from the last of an epoch", shown_sizes(sizes)
-        run.expect(right, subject, expected=wanted, actual=seen, ranks=[rank.rank])
-
-
-def shown_sizes(sizes):
-    return ", ".join(map(str, sizes[:SHOWN])) + (", …" if len(sizes) > SHOWN else "")
+        wanted = f"{batch_size} apart from the last of an epoch"
+        run.expect(right, subject, expected=wanted, actual=listed(sizes), ranks=[rank.rank])
 
 
 def test_every_sample(runs):
     """Every epoch uses every sample, the short last batch included"""
     alone, *_ = train = runs("train")
-    epochs = epochs_made(alone)
     for run in train:
-        by_rank = [epochs_of(run, rank, epochs) for rank in run]
+        everything = set(range(run.parameters["samples"]))
+        by_rank = [epochs_of(run, rank, epochs_made(alone)) for rank in run]
         for epoch, parts in enumerate(zip(*by_rank, strict=True)):
-            missing = set(range(run.parameters["samples"])).difference(*parts)
-            run.expect(
-                not missing,
-                f"epoch {epoch + 1} on {run.world_size} rank{'s' if run.world_size > 1 else ''}",
-                expected=f"all {run.parameters['samples']} samples",
-                actual=f"{len(missing)} left out (number {shown(missing)})",
-            )
+            left_out = sorted(everything.difference(*parts))
+            wanted, seen = f"all {len(everything)} samples", f"{len(left_out)} left out (number {listed(left_out)})"
+            run.expect(not left_out, f"the union of the shards in epoch {epoch + 1}", expected=wanted, actual=seen)
 
 
 def test_shards(runs):
@@ -281,9 +258,9 @@ def test_shards(runs):
     for run in together:
         expect_shares(run, epochs_made(alone))
     (tiny,) = runs("tiny")
-    subject, epochs = "the batches", len(tiny[0]["batches"])  # one sample fits into one batch
-    tiny.expect(epochs, subject, expected="one an epoch, with the only sample", actual="none", ranks=[0])
-    expect_shares(tiny, epochs)
+    batches = tiny[0]["batches"]  # one sample fits into one batch
+    tiny.expect(batches, "the batches", expected="one an epoch, with the only sample", actual="none", ranks=[0])
+    expect_shares(tiny, len(batches))
 
 
 def expect_shares(run, epochs):
@@ -292,49 +269,41 @@ def expect_shares(run, epochs):
     wanted = f"ceil({samples}/{run.world_size}) = {share}"
     for rank in run:
         for epoch, numbers in enumerate(epochs_of(run, rank, epochs)):
-            subject = f"the samples drawn in epoch {epoch + 1}"
-            right = len(numbers) == share
+            right, subject = len(numbers) == share, f"how many samples were drawn in epoch {epoch + 1}"
             run.expect(right, subject, expected=wanted, actual=len(numbers), ranks=[rank.rank])
 
 
 def test_reshuffles(runs):
     """The whole data set is reshuffled in every epoch"""
-    alone, *together = runs("train")
+    alone, *_ = train = runs("train")
     epochs = epochs_made(alone)
-    orders = epochs_of(alone, alone[0], epochs)
-    in_order = next((epoch for epoch, order in enumerate(orders) if order == sorted(order)), None)
-    subject = f"the samples in epoch {(in_order or 0) + 1}"
-    alone.expect(in_order is None, subject, expected="shuffled", actual="in the data set's order", ranks=[0])
-    for run in (alone, *together):
+    for epoch, order in enumerate(epochs_of(alone, alone[0], epochs)):
+        subject, seen = f"the samples of epoch {epoch + 1}", "in the data set's order"
+        alone.expect(order != sorted(order), subject, expected="shuffled", actual=seen, ranks=[0])
+    for run in train:
         for rank in run:
-            expect_new_order(run, rank, epochs_of(run, rank, epochs))
+            expect_new_samples(run, rank, epochs_of(run, rank, epochs))
 
 
-def expect_new_order(run, rank, orders):
-    first = Counter(map(tuple, orders)).most_common(1)[0]
-    seen = f"one order {first[1]} times: {shown_sizes(first[0])}"
-    run.expect(first[1] == 1, "the order", expected="another one every epoch", actual=seen, ranks=[rank.rank])
+def expect_new_samples(run, rank, orders):
+    order, times = Counter(map(tuple, orders)).most_common(1)[0]
+    seen = f"{times} epochs begin {listed(order)}"
+    run.expect(times == 1, "the order", expected="another one in every epoch", actual=seen, ranks=[rank.rank])
     sets = {frozenset(order) for order in orders}
-    whole = len(next(iter(sets))) == run.parameters["samples"]
-    changes = len(sets) > 1 or whole or len(orders) == 1
-    run.expect(
-        changes,
-        "a rank's samples",
-        expected="others every epoch, since the whole data set is shuffled",
-        actual="the same ones in every epoch, in another order",
-        ranks=[rank.rank],
-    )
+    changes = len(sets) > 1 or len(orders) == 1 or len(set(order)) == run.parameters["samples"]
+    wanted, seen = "others in every epoch", "always the same ones, in another order"
+    run.expect(changes, "a rank's samples", expected=wanted, actual=seen, ranks=[rank.rank])
 
 
-# The way out
+# What comes out
 
 
 def test_returns_model(runs):
     """Every rank returns the trained model itself"""
+    subject = "what train_ddp returned"
     for run in runs("train"):
         for rank in run:
-            returned, wanted = rank["returned"], "a Classifier, made by model_class()"
-            subject = "what train_ddp returned"
+            returned, wanted = rank["returned"], "a Classifier, as model_class() makes it"
             run.expect(returned["exact"], subject, expected=wanted, actual=returned["type"], ranks=[rank.rank])
             wanted, seen = "the model that was trained", "another object of its class"
             run.expect(returned["trained"], subject, expected=wanted, actual=seen, ranks=[rank.rank])
@@ -343,12 +312,8 @@ def test_returns_model(runs):
 def test_checkpoint(runs):
     """The checkpoint loads into a bare model and holds the trained values"""
     for run in runs("train"):
-        content = loaded(run, run[0]["checkpoint"])
-        run.expect_close(content, run[0]["final"], "the checkpoint's entry", ranks=[0], stale=stale(run), budget=3)
-
-
-def stale(run):
-    return history(run[0])[0]
+        content, start = loaded(run, run[0]["checkpoint"]), history(run[0])[0]
+        run.expect_close(content, run[0]["final"], "the checkpoint's entry", ranks=[0], stale=start, budget=3)
 
 
 def loaded(run, data):
@@ -358,7 +323,7 @@ def loaded(run, data):
     try:
         content = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError) as error:
-        reason = str(error).partition("\n")[0][:80]
+        reason = str(error).partition("\n")[0].partition(". ")[0]
         run.fail(subject, expected="a state dict that loads with weights_only=True", actual=reason, ranks=[0])
     kind = type(content).__name__
     run.expect(isinstance(content, dict), subject, expected="a state dict", actual=f"a {kind}", ranks=[0])
@@ -366,46 +331,45 @@ def loaded(run, data):
 
 
 def test_rank_0_alone(runs, probe):
-    """Rank 0 alone writes the checkpoint, and nobody writes one that was not asked for"""
+    """Rank 0 alone writes the checkpoint, and only when asked"""
     for run in (*runs("train"), *runs("defaults")):
         for rank in run:
-            asked = run.parameters["checkpoint"] and rank.rank == 0
+            wanted = [probe.CHECKPOINT] if run.parameters["checkpoint"] and rank.rank == 0 else []
             found = rank["files"] + rank["strays"]
-            wanted = f"only {probe.CHECKPOINT}" if asked else "none"
-            right = found == ([probe.CHECKPOINT] if asked else [])
-            seen = ", ".join(found[:SHOWN]) or "none"
-            run.expect(right, "the checkpoint files", expected=wanted, actual=seen, ranks=[rank.rank])
+            texts = {"expected": listed(wanted) or "none", "actual": listed(found) or "none"}
+            run.expect(found == wanted, "the checkpoint files", ranks=[rank.rank], **texts)
 
 
 def test_leaves_group(runs):
     """The group is gone when the function returns"""
     for run in runs("train"):
         for rank in run:
-            wanted, seen = "no process group", "it is still there"
-            run.expect(rank["left"], "the group after training", expected=wanted, actual=seen, ranks=[rank.rank])
+            expect_left(run, rank, rank["left"], "after training")
+
+
+def expect_left(run, rank, left, when):
+    wanted, seen = "no process group", "it is still there"
+    run.expect(left, f"the group {when}", expected=wanted, actual=seen, ranks=[rank.rank])
 
 
 def test_errors(runs):
-    """An exception reaches the caller, the group is gone then too, and another call works"""
+    """Exceptions reach the caller, and the group is left then too"""
     alone, together = runs("stumble")
     expect_passed_on(alone, alone[0], "building", "this model cannot be built", "after model_class() raised")
     for rank in together:
         expect_passed_on(together, rank, "step", "the second step stumbles", "after the model raised in step 2")
         again = rank["again"]
         seen = f"{again['raised'][0]}: {again['message']}" if again["raised"] else "no training steps"
-        worked = not again["raised"] and again["steps"]
-        subject = "another call in the same process"
+        worked, subject = not again["raised"] and again["steps"], "another call in the same process"
         together.expect(worked, subject, expected="training as usual", actual=seen, ranks=[rank.rank])
 
 
 def expect_passed_on(run, rank, call, message, when):
-    outcome = rank[call]
-    subject = f"the exception {when}"
+    outcome, subject = rank[call], f"the exception {when}"
     run.expect_raised(outcome, "Stumble", subject, ranks=[rank.rank])
     same = outcome["raised"][0] == "Stumble" and message in outcome["message"]
-    run.expect(same, subject, expected=f"Stumble: {message}", actual=outcome["message"][:80], ranks=[rank.rank])
-    seen = "it is still there"
-    run.expect(outcome["left"], f"the group {when}", expected="no process group", actual=seen, ranks=[rank.rank])
+    run.expect(same, subject, expected=f"Stumble: {message}", actual=outcome["message"], ranks=[rank.rank])
+    expect_left(run, rank, outcome["left"], when)
 
 
 def test_no_epochs(runs):
@@ -414,6 +378,6 @@ def test_no_epochs(runs):
         wanted = initial_state(run, run[0]["final"])
         for rank in run:
             run.expect_close(rank["final"], wanted, "the model after 0 epochs:", ranks=[rank.rank], budget=2)
-        wanted, seen = "a file at checkpoint_path", "there is none"
-        saved = run[0]["checkpoint"] is not None
-        run.expect(saved, "rank 0's checkpoint after 0 epochs", expected=wanted, actual=seen, ranks=[0])
+        saved, seen = run[0]["checkpoint"] is not None, "there is none"
+        subject, wanted = "rank 0's checkpoint after 0 epochs", "a file at checkpoint_path"
+        run.expect(saved, subject, expected=wanted, actual=seen, ranks=[0])

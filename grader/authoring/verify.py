@@ -8,14 +8,13 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from grader import catalog
 from grader.errors import AuthorError
-from grader.grade import MAX_SEED, preload, run_in
+from grader.grade import MAX_SEED, pool_on, preload, run_in
 from grader.judge import judge
 from grader.model import Exercise, Outcome, Run, Submission, Verdict
 from grader.ranks import Session
@@ -147,7 +146,7 @@ def try_all(
     progress: Callable[[str], None],
 ) -> Iterator[Trial]:
     """Run specimens in a pool and judge each in this thread, since pytest is not made for several."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+    with pool_on(session, os.cpu_count() or 1) as pool:
         jobs = [(specimen, pool.submit(_run, session, exercise, root, specimen, seed)) for specimen in chosen]
         for specimen, job in jobs:
             used, received, runs, seconds = job.result()

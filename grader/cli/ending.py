@@ -62,8 +62,8 @@ class Faces(click.Group):
         leave(code if isinstance(code, int) else PASSED)
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        ignored = "Show a traceback where the grader itself goes wrong."
-        cmd.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help=ignored))
+        told = "Show a traceback where the grader itself goes wrong."
+        cmd.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help=told))
         super().add_command(cmd, name)
 
 

@@ -115,7 +115,8 @@ def bubblewrap() -> Fact:
     command = [found, "--ro-bind", "/", "/", "--unshare-pid", "--unshare-net", "true"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SANDBOX_SECONDS, check=False)
     works = done.returncode == 0
-    return rated("bubblewrap", works, "works" if works else "is refused here", "a sandbox can be built", otherwise)
+    meaning = "a sandbox could be built; this version puts ranks under resource limits alone"
+    return rated("bubblewrap", works, "works" if works else "is refused here", meaning, otherwise)
 
 
 PROBES = (python, torch, gloo, nccl, gpus, fork_server, bubblewrap)

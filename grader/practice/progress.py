@@ -1,4 +1,4 @@
-"""What a student sees while the ranks run: a spinner on a terminal, one plain line a phase elsewhere."""
+"""What a student sees while the ranks run: a spinner that names each phase on a terminal, one plain line elsewhere."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def shown(stream: TextIO, label: str, *, spinner: bool) -> Iterator[Callable[[st
 
 
 def _lines(stream: TextIO, label: str) -> Callable[[str], None]:
-    said: set[str] = set()
-    lock = threading.Lock()
+    """Says the first phase and no other: a log has no use for twenty lines of progress."""
+    said = threading.Event()
 
     def say(phase: str) -> None:
-        with lock, contextlib.suppress(OSError, ValueError):
-            if phase not in said:
-                said.add(phase)
+        if not said.is_set():
+            said.set()
+            with contextlib.suppress(OSError, ValueError):
                 print(f"{label}: {phase}", file=stream, flush=True)
 
     return say

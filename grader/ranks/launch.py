@@ -88,6 +88,10 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the host and every run that is under way. Calling it again does nothing."""
         self._stack.close()
 
     def _end_host(self) -> None:

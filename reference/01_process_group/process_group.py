@@ -1,7 +1,7 @@
 """Join and leave the default process group.
 
-Source: PyTorch, "Distributed communication package - torch.distributed" (Initialization, Which backend to use?, Shutdown)
-and the tutorial "Getting Started with Distributed Data Parallel".
+Source: PyTorch, "Distributed communication package - torch.distributed" (Which backend to use?, Initialization,
+Shutdown), and the tutorial "Getting Started with Distributed Data Parallel".
 """
 
 import os
@@ -38,6 +38,6 @@ def setup_ddp(rank: int, world_size: int) -> None:
 
 
 def cleanup_ddp() -> None:
-    """Destroy the default group: frees its sockets and threads, and on rank 0 the port. Does nothing without a group."""
+    """Destroy the default group, which frees its sockets, its threads and rank 0's port. Without a group do nothing."""
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -45,7 +45,7 @@ class ShardedSampler(Sampler[int]):
         n = len(self.dataset)
         if self.drop_last:
             return n // self.num_replicas
-        return -(-n // self.num_replicas)  # the quotient rounded up, in integers
+        return (n + self.num_replicas - 1) // self.num_replicas  # rounds up
 
     def __iter__(self) -> Iterator[int]:
         order = self._permutation()

@@ -13,7 +13,7 @@ def setup_ddp(rank: int, world_size: int) -> None:
     if rank < 0 or rank >= world_size:
         raise ValueError(f"rank must be in [0, {world_size}) (got {rank})")
     address = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    port = int(os.environ.get("MASTER_PORT", 12355))
+    port = int(os.environ.get("MASTER_PORT", "12355"))
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     gpus = torch.accelerator.device_count() if accelerator is not None and accelerator.type == "cuda" else 0
     if gpus >= world_size:

@@ -12,7 +12,9 @@ class ShardedSampler(Sampler[int]):
     def __init__(self, dataset: Any, num_replicas: int, rank: int, *flags: Any, **options: Any) -> None:
         names = ("shuffle", "seed", "drop_last")
         options.update(zip(names, flags, strict=False))
-        self._inner: DistributedSampler[Any] = DistributedSampler(dataset, num_replicas=num_replicas, rank=rank, **options)
+        self._inner: DistributedSampler[Any] = DistributedSampler(
+            dataset, num_replicas=num_replicas, rank=rank, **options
+        )
 
     def set_epoch(self, epoch: int) -> None:
         self._inner.set_epoch(epoch)

@@ -1,0 +1,150 @@
+"""grader.ranks.deadlock and quiet: when ranks can move by themselves, and when they cannot. No process is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grader.model import Wait
+from grader.ranks import deadlock, quiet
+from grader.ranks.quiet import LOOP, Thread
+
+
+def thread(state: str, main: bool = True, **wait: Any) -> dict[str, Any]:
+    said = {"operation": "all_reduce", "group": "default", "sequence": 1, **wait} if state == "communication" else None
+    return {"main": main, "state": state, "wait": said, "stack": [], "rendezvous": None}
+
+
+def rank(*threads: dict[str, Any]) -> dict[str, Any]:
+    return {"threads": list(threads), "pending": []}
+
+
+SITTING, BUSY, PASSIVE = thread("communication"), thread("busy"), thread("passive")
+
+
+@pytest.mark.parametrize(
+    ("threads", "stuck"),
+    [
+        ([SITTING], True),
+        ([PASSIVE, thread("communication", main=False)], True),
+        ([SITTING, thread("passive", main=False)], True),
+        ([BUSY], False),
+        ([PASSIVE], False),
+        ([SITTING, thread("busy", main=False)], False),
+        ([], False),
+    ],
+)
+def test_a_rank_is_stuck_only_if_a_thread_sits_in_communication_and_none_is_busy(
+    threads: list[dict[str, Any]], stuck: bool
+) -> None:
+    """A thread that sleeps or computes may yet send; a thread that waits for another thread may not."""
+    found = deadlock.waits({0: rank(SITTING), 1: rank(*threads)})
+    assert (found is not None) == stuck
+
+
+def test_nobody_is_stuck_where_nobody_is_left() -> None:
+    """No live rank, no deadlock."""
+    assert deadlock.waits({}) is None
+
+
+def waits(**operations: Any) -> dict[int, Wait]:
+    return {int(name[1:]): Wait(operation=op, sequence=seq, bytes=size) for name, (op, seq, size) in operations.items()}
+
+
+def test_ranks_in_one_matching_collective_need_a_long_silence() -> None:
+    """Such a collective should complete; a mismatch of kind, number or size cannot."""
+    same = waits(r0=("all_reduce", 3, 8), r1=("all_reduce", 3, 8))
+    assert deadlock.quiet_needed(same, 2) == deadlock.QUIET_IF_MATCHED
+    for other in (("barrier", 3, 8), ("all_reduce", 4, 8), ("all_reduce", 3, 16)):
+        assert deadlock.quiet_needed(waits(r0=("all_reduce", 3, 8), r1=other), 2) == deadlock.QUIET
+
+
+def test_a_matching_collective_without_all_ranks_is_no_match() -> None:
+    """Somebody has already ended."""
+    assert deadlock.quiet_needed(waits(r0=("all_reduce", 3, 8)), 2) == deadlock.QUIET_AFTER_AN_ENDING
+
+
+def meeting(**place: Any) -> dict[str, Any]:
+    return rank({**SITTING, "rendezvous": place})
+
+
+@pytest.mark.parametrize(
+    ("places", "fails"),
+    [
+        ([{"port": 1, "rank": 0, "world_size": 2}, {"port": 1, "rank": 1, "world_size": 2}], False),
+        ([{"port": 1, "rank": 0, "world_size": 2}, {"port": 2, "rank": 1, "world_size": 2}], True),
+        ([{"port": 1, "rank": 1, "world_size": 2}, {"port": 1, "rank": 1, "world_size": 2}], True),
+        ([{"port": 1, "rank": 0, "world_size": 3}, {"port": 1, "rank": 1, "world_size": 3}], True),
+        ([{"port": 1, "rank": 1, "world_size": 2}, {"rank": 0, "world_size": 2}], False),
+    ],
+    ids=["all there", "two ports", "no rank 0", "one missing", "the server is further on"],
+)
+def test_a_meeting_fails_if_too_few_come_to_a_port(places: list[dict[str, Any]], fails: bool) -> None:
+    """Ranks that are past the store may be at any port, so they are given the benefit of the doubt."""
+    assert deadlock.meeting_fails({i: meeting(**place) for i, place in enumerate(places)}) == fails
+
+
+def test_a_meeting_does_not_fail_while_somebody_may_still_come() -> None:
+    """A rank that sleeps before it joins."""
+    assert not deadlock.meeting_fails({0: meeting(port=1, rank=0, world_size=2), 1: rank(BUSY)})
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ({"operation": "all_reduce", "called": "all_reduce"}, "all_reduce"),
+        ({"operation": "all_reduce", "called": "wait"}, "all_reduce"),
+        ({"operation": "all_reduce", "called": "backward"}, "all_reduce (called by backward)"),
+        ({"operation": "recv", "called": "recv", "peer": 2}, "recv from rank 2"),
+        ({"operation": "_allgather_base", "called": "_all_gather_base"}, "_allgather_base"),
+        ({"operation": "", "called": "barrier"}, "barrier"),
+    ],
+)
+def test_a_wait_is_named_as_the_student_knows_it(raw: dict[str, Any], text: str) -> None:
+    """The call that he wrote, and the collective behind it where that has another name."""
+    assert deadlock.wait_of(raw).operation == text
+
+
+def test_bytes_follow_from_sizes_and_dtypes() -> None:
+    """As the Flight Recorder gives them."""
+    wait = deadlock.wait_of({"operation": "all_reduce", "sizes": [[2, 3], [4]], "dtypes": ["Double", "Float"]})
+    assert wait.bytes == 2 * 3 * 8 + 4 * 4
+
+
+def look(**threads: tuple[str, str, int, int]) -> dict[tuple[int, int], Thread]:
+    return {(1, number): Thread(*fields) for number, fields in enumerate(threads.values())}
+
+
+ASLEEP = ("python", "S", 10, 1000)
+
+
+@pytest.mark.parametrize(
+    ("now", "still"),
+    [
+        (("python", "S", 10, 1000), True),
+        (("python", "S", 11, 1000), False),
+        (("python", "R", 10, 1000), False),
+        (("python", "D", 10, 1000), False),
+    ],
+    ids=["asleep", "ran in between", "waits for a core", "waits for a disk"],
+)
+def test_a_thread_is_still_only_if_it_neither_ran_nor_wants_to(now: tuple[str, str, int, int], still: bool) -> None:
+    """A starved thread is runnable, so it never looks asleep."""
+    assert quiet.unmoved(look(a=ASLEEP), look(a=now)) == still
+
+
+def test_a_thread_that_appears_or_ends_is_a_move() -> None:
+    """The set of threads is compared first."""
+    assert not quiet.unmoved(look(a=ASLEEP), look(a=ASLEEP, b=ASLEEP))
+
+
+@pytest.mark.parametrize(
+    ("slices", "nanoseconds", "idle"),
+    [(5, 100_000, True), (1, 20_000, False), (5, 5_000_000, False)],
+    ids=["polls and finds nothing", "starved", "moves data"],
+)
+def test_gloos_loop_must_have_polled_in_vain(slices: int, nanoseconds: int, idle: bool) -> None:
+    """A loop that had no turn may have a message waiting; one that worked has moved one."""
+    before, now = look(a=(LOOP, "S", 100, 0)), look(a=(LOOP, "S", 100 + slices, nanoseconds))
+    assert quiet.unmoved(before, now) and quiet.loops_idle(before, now) == idle

@@ -1,0 +1,145 @@
+"""grader.ranks.diagnosis: the first failure in time is the cause, and its sentence is a student's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grader.model import (
+    Case,
+    Deadlocked,
+    Diagnosis,
+    Ending,
+    Exited,
+    Finished,
+    Killed,
+    Raised,
+    RankRecord,
+    StackFrame,
+    TimedOut,
+    Wait,
+)
+from grader.ranks.diagnosis import diagnose
+from grader.ranks.endings import ending_of
+
+CASE = Case(name="sgd", world_size=3, probe="sgd")
+
+
+def at(line: int) -> tuple[StackFrame, ...]:
+    return (StackFrame(file="train_ddp.py", line=line, function="train_ddp", student=True),)
+
+
+def diagnosis(*endings: Ending) -> Diagnosis | None:
+    return diagnose(CASE, [RankRecord(rank=i, ending=ending) for i, ending in enumerate(endings)], "train_ddp.py")
+
+
+def sentences(*endings: Ending) -> list[str]:
+    found = diagnosis(*endings)
+    assert found is not None
+    return [finding.sentence() for finding in found.findings]
+
+
+def raised(line: int, seconds: float, type_: str = "ValueError", **more: Any) -> Raised:
+    return Raised(type=type_, message="boom", stack=at(line), seconds=seconds, **more)
+
+
+def stuck(operation: str, line: int, size: int | None = None) -> Deadlocked:
+    return Deadlocked(wait=Wait(operation=operation, bytes=size), stack=at(line), seconds=2)
+
+
+def test_no_diagnosis_where_all_finished() -> None:
+    """There is nothing to explain."""
+    assert diagnosis(Finished(), Finished()) is None
+
+
+def test_the_earliest_exception_is_the_cause() -> None:
+    """A later one is a consequence."""
+    assert sentences(raised(9, 2.0, "KeyError"), raised(5, 1.0)) == [
+        "ValueError was raised on rank 1: boom (line 5)",
+        "As a consequence on rank 0: KeyError was raised (line 9)",
+    ]
+
+
+def test_ranks_that_fail_alike_are_told_together() -> None:
+    """Same type, same line, one sentence."""
+    assert sentences(raised(5, 1.0), raised(5, 1.1)) == ["ValueError was raised on ranks 0, 1: boom (line 5)"]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [Killed(signal="SIGKILL", seconds=1.5), Exited(code="0", how="os._exit", seconds=1.5), raised(3, 1.5)],
+    ids=["killed", "exited", "raised"],
+)
+def test_a_broken_connection_is_never_the_cause(cause: Ending) -> None:
+    """Even where the clock says that it came first."""
+    broken = raised(7, 1.0, "RuntimeError", communication=True)
+    found = diagnosis(broken, cause)
+    assert found is not None and found.ranks == (1,) and found.kind == cause.kind
+
+
+def test_a_broken_connection_alone_is_told_as_it_is() -> None:
+    """A communication error that nothing else explains is the cause after all."""
+    found = diagnosis(raised(7, 1.0, "RuntimeError", communication=True), Finished())
+    assert found is not None and found.ranks == (0,)
+
+
+def test_a_deadlock_names_for_each_group_of_ranks_where_it_waits() -> None:
+    """Who waits in what at which line, and who has already returned."""
+    assert sentences(stuck("all_reduce", 40, 12), stuck("barrier", 42), stuck("all_reduce", 40, 12)) == [
+        "Deadlock on ranks 0, 2: wait in all_reduce of 12 bytes (line 40)",
+        "Meanwhile on rank 1: waits in barrier (line 42)",
+    ]
+    assert sentences(stuck("barrier", 4), Finished())[1] == "Had already returned on rank 1"
+
+
+def test_ranks_that_wait_for_a_failed_one_are_consequences() -> None:
+    """The exception is told first, then who waited for it."""
+    assert sentences(stuck("barrier", 8), raised(5, 1.0))[1] == "As a consequence on rank 0: waits in barrier (line 8)"
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        (Exited(code="3", how="sys.exit", stack=at(2)), "The process was left by sys.exit(3) on rank 0 (line 2)"),
+        (Killed(signal="SIGSEGV"), "The process was ended by a memory fault (SIGSEGV) on rank 0"),
+        (
+            TimedOut(seconds=20, stack=at(6)),
+            "Still busy after 20 s, and stopped on rank 0: it was in train_ddp (line 6)",
+        ),
+        (
+            raised(4, 1, causes=("ZeroDivisionError: division by zero",)),
+            "ValueError was raised on rank 0: boom\ncaused by ZeroDivisionError: division by zero (line 4)",
+        ),
+        (
+            raised(1, 1, "ImportError", importing=True),
+            "train_ddp.py could not be imported on rank 0: ImportError: boom (line 1)",
+        ),
+    ],
+    ids=["exited", "killed", "timed out", "chained", "import"],
+)
+def test_each_ending_has_its_sentence(ending: Ending, sentence: str) -> None:
+    """In a student's words."""
+    assert sentences(ending, Finished())[0] == sentence
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"kind": "finished", "stack": None},
+        {"kind": "nonsense"},
+        {"kind": "raised"},
+        {"kind": "exited", "code": None},
+    ],
+)
+def test_forged_or_poor_endings_are_read_without_an_error(raw: dict[str, Any]) -> None:
+    """A rank may say anything."""
+    assert isinstance(ending_of(raw, "train_ddp.py"), Ending)
+
+
+def test_stacks_name_the_students_file_and_hide_the_machine() -> None:
+    """Paths of site-packages are cut to the package."""
+    stack = [["/x/lib/python3.11/site-packages/torch/nn/a.py", 1, "f", False], ["/tmp/run/code/t.py", 2, "g", True]]
+    ending = ending_of({"kind": "timed_out", "stack": stack}, "train_ddp.py")
+    assert [frame.file for frame in ending.stack] == ["torch/nn/a.py", "train_ddp.py"] and ending.at == 2

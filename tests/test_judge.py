@@ -1,0 +1,143 @@
+"""grader.judge, checking and recording, on runs made by hand: the same runs give the same verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader import catalog, recording
+from grader.errors import UsageError
+from grader.judge import judge
+from grader.model import Diagnosis, Exercise, Finding, Outcome, Raised, Run, Submission, Verdict
+from grader.report import summarise
+from tests import small
+
+SUBMISSION = Submission(path=Path("total.py"), source=b"", digest="")
+
+
+@pytest.fixture
+def exercise(tmp_path: Path) -> Exercise:
+    return catalog.load(small.NAME, small.build(tmp_path))
+
+
+def total(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def right_runs() -> list[Run]:
+    one, two = torch.full((4,), 1.0, dtype=torch.float64), torch.full((4,), 3.0, dtype=torch.float64)
+    return [small.sum_run(1, one), small.sum_run(2, two, two), small.bad_run("TypeError", "Exception")]
+
+
+def outcomes(verdicts: tuple[Verdict, ...]) -> dict[str, str]:
+    return {verdict.check.id: verdict.outcome.value for verdict in verdicts}
+
+
+def test_right_runs_pass_every_check(exercise: Exercise) -> None:
+    """And give full points."""
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert outcomes(verdicts) == {"sums": "passed", "same": "passed", "refuses": "passed"}
+    report = summarise(
+        exercise, SUBMISSION, right_runs(), verdicts, seed=1, device="cpu", sandbox="limits", seconds=1.0
+    )
+    assert (report.score, report.max_score, report.status) == (100, 100, "passed")
+
+
+def test_a_wrong_value_fails_with_expected_actual_and_rank(exercise: Exercise) -> None:
+    """The check that needs it is blocked, not failed; the independent one is judged."""
+    runs = right_runs()
+    runs[1] = small.sum_run(2, total(3, 3, 3, 3), total(6, 6, 6, 6))
+    verdicts = judge(exercise, SUBMISSION, runs)
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
+    (finding,) = verdicts[0].findings
+    assert finding.ranks == (1,) and finding.case == "sum[2]" and "exactly" in finding.actual
+    assert verdicts[1].message == "needs: All ranks get the sum"
+
+
+def test_a_missing_observation_is_a_failure(exercise: Exercise) -> None:
+    """Silence is never a pass."""
+    runs = [small.sum_run(1, None), *right_runs()[1:]]
+    assert outcomes(judge(exercise, SUBMISSION, runs))["sums"] == "failed"
+
+
+def test_a_run_that_went_wrong_fails_its_check_with_the_diagnosis(exercise: Exercise) -> None:
+    """Other checks look at other runs."""
+    finding = Finding(subject="ValueError was raised", actual="boom", ranks=(0,), line=3, case="sum[1]")
+    broken = small.sum_run(1, None, ending=Raised(type="ValueError", message="boom"))
+    broken = replace(broken, diagnosis=Diagnosis(kind="raised", ranks=(0,), findings=(finding,)))
+    verdicts = judge(exercise, SUBMISSION, [broken, *right_runs()[1:]])
+    assert verdicts[0].findings == (finding,) and outcomes(verdicts)["refuses"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("names", "outcome"),
+    [
+        (("TypeError", "Exception"), "passed"),
+        (("Own", "TypeError"), "passed"),
+        (("ValueError",), "failed"),
+        ((), "failed"),
+    ],
+)
+def test_an_exception_is_judged_by_its_classes(exercise: Exercise, names: tuple[str, ...], outcome: str) -> None:
+    """A subclass will do; another type or none will not."""
+    runs = [*right_runs()[:2], small.bad_run(*names)]
+    assert outcomes(judge(exercise, SUBMISSION, runs))["refuses"] == outcome
+
+
+def test_a_file_that_does_not_compile_fails_the_first_check_and_blocks_the_rest(exercise: Exercise) -> None:
+    """No check is run on nothing."""
+    problem = Finding(subject="total.py has a syntax error", line=3)
+    verdicts = judge(exercise, replace(SUBMISSION, problem=problem), [])
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "blocked"}
+    assert verdicts[0].findings == (problem,)
+
+
+@pytest.mark.parametrize("fault", ["raise KeyError('x')", "runs('no_such_family')", "import no_such_module", "def f(:"])
+def test_a_fault_of_the_author_is_broken_and_costs_nothing(exercise: Exercise, fault: str) -> None:
+    """In a check, or in the whole file."""
+    checks = exercise.folder / "checks.py"
+    text = checks.read_text()
+    if fault in ("import no_such_module", "def f(:"):
+        checks.write_text(f"{fault}\n{text}")
+    else:
+        checks.write_text(text.replace('    for run in runs("bad"):', f"    {fault}\n    for run in ():"))
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert verdicts[2].outcome is Outcome.BROKEN and verdicts[2].message
+    report = summarise(exercise, SUBMISSION, (), verdicts, seed=1, device="cpu", sandbox="limits", seconds=1.0)
+    assert report.status == "error" and report.score == report.max_score
+
+
+def test_an_edited_check_is_read_anew(exercise: Exercise) -> None:
+    """Nothing of an earlier judgement is kept."""
+    assert outcomes(judge(exercise, SUBMISSION, right_runs()))["refuses"] == "passed"
+    checks = exercise.folder / "checks.py"
+    checks.write_text(checks.read_text().replace('"TypeError"', '"OSError"'))
+    assert outcomes(judge(exercise, SUBMISSION, right_runs()))["refuses"] == "failed"
+
+
+def test_recorded_runs_are_judged_as_they_were(exercise: Exercise, tmp_path: Path) -> None:
+    """Saved, loaded, judged: the same verdicts."""
+    runs = right_runs()
+    finding = Finding(subject="x", ranks=(0,))
+    runs[0] = replace(
+        small.sum_run(1, total(1, 1, 1, 2), ending=Raised(type="E", message="m", causes=("a",))),
+        diagnosis=Diagnosis(kind="raised", ranks=(0,), findings=(finding,)),
+    )
+    recording.save(tmp_path / "runs", exercise, 7, runs)
+    seed, loaded = recording.load(tmp_path / "runs", exercise)
+    assert seed == 7 and [run.diagnosis for run in loaded] == [run.diagnosis for run in runs]
+    assert [record.ending for run in loaded for record in run.ranks] == [r.ending for run in runs for r in run.ranks]
+    assert outcomes(judge(exercise, SUBMISSION, loaded)) == outcomes(judge(exercise, SUBMISSION, runs))
+
+
+@pytest.mark.parametrize("content", [b"", b"not runs", b"\0\0\0\2{}"])
+def test_a_file_that_holds_no_runs_is_refused_in_a_sentence(exercise: Exercise, tmp_path: Path, content: bytes) -> None:
+    """As a wrong command."""
+    (tmp_path / "runs").write_bytes(content)
+    with pytest.raises(UsageError, match="does not hold recorded runs"):
+        recording.load(tmp_path / "runs", exercise)
+    with pytest.raises(UsageError, match="could not be read"):
+        recording.load(tmp_path / "missing", exercise)
