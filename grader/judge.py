@@ -20,6 +20,8 @@ from grader.errors import CheckFailed, GraderError, RunError
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
+UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception")
+"""pytest's plugins that judging does without; the last two collect garbage thrice, four fifths of the time."""
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
@@ -55,17 +57,17 @@ def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
     """Run checks.py of one exercise in this process, under none of the user's settings; `only` names one check."""
     path = panel.exercise.folder / "checks.py"
     options = ["-c", os.devnull, "--rootdir", str(path.parent), "--noconftest", "--import-mode=importlib", "-s"]
-    plugins = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler", "-p", "pytest_timeout"]
+    plugins = [*(word for name in UNUSED for word in ("-p", f"no:{name}")), "-p", "pytest_timeout"]
     settings = ["-o", "python_files=checks.py", "-o", f"timeout={TIMEOUT}"]
     before = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
         chosen = str(path) if only is None else f"{path}::test_{only}"
-        code = pytest.main([*options, *plugins, *settings, chosen], plugins=[panel])
+        pytest.main([*options, *plugins, *settings, chosen], plugins=[panel])
     finally:
         _restore("PYTEST_DISABLE_PLUGIN_AUTOLOAD", before)
         _forget(path)
-    if code is pytest.ExitCode.INTERRUPTED:  # pytest keeps Ctrl-C to itself
+    if panel.interrupted:
         raise KeyboardInterrupt
     return panel.verdicts()
 
@@ -93,6 +95,7 @@ class Panel:
         self._checks = {check.id: check for check in exercise.checks}
         self._verdicts: dict[str, Verdict] = {}
         self._collection_error = ""
+        self.interrupted = False
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each check. A check that pytest never reached is broken: our fault or the author's."""
@@ -118,6 +121,10 @@ class Panel:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self._collection_error = f"checks.py could not be read: {str(report.longrepr).strip().splitlines()[-1]}"
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember Ctrl-C, which pytest keeps to itself. Its own signal for a failed collection is a subclass."""
+        self.interrupted |= excinfo.type is KeyboardInterrupt
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         self.require_needed(item)

@@ -141,3 +141,13 @@ def test_a_file_that_holds_no_runs_is_refused_in_a_sentence(exercise: Exercise, 
         recording.load(tmp_path / "runs", exercise)
     with pytest.raises(UsageError, match="could not be read"):
         recording.load(tmp_path / "missing", exercise)
+
+
+def test_ctrl_c_while_judging_is_not_swallowed(exercise: Exercise) -> None:
+    """pytest would turn it into an exit code."""
+    checks = exercise.folder / "checks.py"
+    checks.write_text(
+        checks.read_text().replace('    for run in runs("bad"):', "    raise KeyboardInterrupt\n    for run in ():")
+    )
+    with pytest.raises(KeyboardInterrupt):
+        judge(exercise, SUBMISSION, right_runs())

@@ -42,7 +42,11 @@ PATIENCE = timedelta(seconds=12)
 """How long a rank waits at a meeting point for the others, whatever the code says. Only wrong code waits that long."""
 
 PATCHED = ("torch.distributed", "torch.cuda", "torch.accelerator", "torch._C._distributed_c10d")
-STORE_OPTIONS = ("host_name", "port", "world_size", "is_master", "timeout", "wait_for_workers", "multi_tenant")
+STORE_OPTIONS = (
+    *("host_name", "port", "world_size", "is_master", "timeout"),
+    *("wait_for_workers", "multi_tenant", "master_listen_fd", "use_libuv"),
+)
+"""What TCPStore takes, in this order."""
 
 
 def token(seed: int, number: int) -> float:
@@ -124,9 +128,7 @@ def device_rule(rank: Any) -> None:
     stage = Stage()
     rows = [decide(rank, stage, gpus, number, size) for gpus, size in ENOUGH + TOO_FEW for number in range(size)]
     rank.record("decisions", rows)
-    rank.record(
-        "misled", [decide(rank, stage, 0, number, 2, misleading) for number, misleading in enumerate(MISLEADING)]
-    )
+    rank.record("misled", [decide(rank, stage, 0, number, 2, extra) for number, extra in enumerate(MISLEADING)])
 
 
 def decide(rank: Any, stage: Stage, gpus: int, number: int, size: int, extra: Mapping[str, str] | None = None) -> Any:
@@ -137,12 +139,13 @@ def decide(rank: Any, stage: Stage, gpus: int, number: int, size: int, extra: Ma
     with OnTheCPU():
         student = fresh(rank.student)
         outcome = rank.attempt(student.setup_ddp, number, size)
+        seen = stage.seen()
         rank.attempt(student.cleanup_ddp)
     if dist.is_initialized():
         dist.destroy_process_group()
     os.environ.clear()
     os.environ.update(before)
-    return {**outcome.described(), "gpus": gpus, "rank": number, "world_size": size, **stage.seen()}
+    return {**outcome.described(), "gpus": gpus, "rank": number, "world_size": size, **seen}
 
 
 def fresh(module: ModuleType) -> ModuleType:
@@ -215,7 +218,7 @@ class Meetings:
 
     def __init__(self, rank: Any) -> None:
         self.rank, self.asked, self.round = rank, list[list[Any]](), 0
-        self.members = rank.world_size
+        self.members, self.port = rank.world_size, int(os.environ["RANKLINGS_PORT"])
         replace_all([(dist.TCPStore, recording_store(self))])
 
     def arrive(self, options: Mapping[str, Any]) -> None:
@@ -242,8 +245,8 @@ def recording_store(meetings: Meetings) -> type:
             options = dict(zip(STORE_OPTIONS, args, strict=False)) | kwargs
             meetings.arrive(options)
             timeout = min(options.get("timeout") or PATIENCE, PATIENCE)
-            place = {"host_name": "localhost", "port": int(os.environ["RANKLINGS_PORT"]), "timeout": timeout}
-            super().__init__(**options | place)
+            place = {"host_name": "localhost", "port": meetings.port, "master_listen_fd": None}
+            super().__init__(**options | place | {"timeout": timeout})
 
     return TCPStore
 
@@ -278,7 +281,8 @@ class Stage:
 
     def seen(self) -> dict[str, Any]:
         """All that the code did. A group: the backend asked for, rank, world size, and the GPU that it is bound to."""
-        return {"groups": self.groups, "selected": self.current if self.selected else None, "refused": self.refused}
+        selected = self.current if self.selected else None
+        return {"groups": [*self.groups], "selected": selected, "refused": [*self.refused]}
 
     def staged(self) -> dict[Any, dict[str, Any]]:
         """What stands in for functions of torch.cuda, torch.accelerator and torch.distributed."""
@@ -290,9 +294,7 @@ class Stage:
                 "set_device": self.select,
                 "device": self.scope,
                 "get_device_name": lambda *_: "staged",
-                "get_device_properties": lambda *_: SimpleNamespace(
-                    name="staged", major=9, minor=0, total_memory=2**36
-                ),
+                "get_device_properties": lambda *_: SimpleNamespace(name="staged", total_memory=2**36),
                 **dict.fromkeys(("init", "synchronize", "empty_cache", "reset_peak_memory_stats"), _nothing),
             },
             torch.accelerator: {
@@ -311,7 +313,7 @@ class Stage:
         }
 
     def index_of(self, where: Any) -> int:
-        """The index that torch.cuda reads from an int, a string or a torch.device. One that is not there is an error."""
+        """The index that torch.cuda reads from an int, a string or a torch.device. An error if it is not there."""
         if isinstance(where, str):
             where = torch.device(where)
         if isinstance(where, torch.device):

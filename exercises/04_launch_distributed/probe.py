@@ -243,7 +243,7 @@ def train_digits(rank: int, world_size: int, folder: str, trainer: str, data: An
     import train_ddp
 
     with held_groups():
-        return train_ddp.train_ddp(rank, world_size, digits_model, data, 5, batch_size=32, lr=0.1)
+        return train_ddp.train_ddp(rank, world_size, digits_model, data, 15, batch_size=32, lr=0.2)
 
 
 @contextmanager
@@ -263,7 +263,7 @@ def held_groups() -> Any:
     dist.init_process_group = dist.distributed_c10d.init_process_group = original
 
 
-def train_softmax(rank: int, world_size: int, data: Any, steps: int = 60) -> Any:
+def train_softmax(rank: int, world_size: int, data: Any, steps: int = 100) -> Any:
     """Softmax regression on whole batches; the sum of the gradients is one all-reduce a step."""
     import torch
     import torch.distributed as dist
@@ -292,6 +292,8 @@ def launches(rank: Any) -> None:
     show = Launcher(rank)
     show.launch("one", 1, report, "folder")
     show.launch("three", 3, report, "folder", 7, ["x", None], {"rate": 0.5})
+    if show.stuck:  # every check needs these two launches
+        return
     show.launch("zero", 0, report, "folder")
     show.launch("negative", -1, report, "folder")
     show.launch("assorted", 2, give, "folder", rank.seed)
@@ -351,7 +353,8 @@ def digits_rows(seed: int) -> list[Any]:
     table = torch.from_numpy(numpy.loadtxt(home / "datasets" / "data" / "digits.csv.gz", delimiter=","))
     table = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))]
     inputs, targets = table[:, :-1].float(), table[:, -1].long()
-    inputs = (inputs - inputs[360:].mean(0)) / (inputs[360:].std(0) + 1e-3)
+    scale = inputs[360:].std(0).clamp(min=1.0)  # pixels go from 0 to 16, and some hardly ever change
+    inputs = (inputs - inputs[360:].mean(0)) / scale
     return [inputs[360:], targets[360:], inputs[:360], targets[:360]]
 
 
@@ -374,7 +377,7 @@ class Launcher:
     def __init__(self, rank: Any) -> None:
         global MARK  # noqa: PLW0603: what a fork copies and a fresh process does not
         MARK = str(os.getpid())
-        self.rank, self.patience = rank, PATIENCE
+        self.rank, self.stuck = rank, False
         self.student = rank.student.launch_distributed
         rank.record("caller", os.getpid())
 
@@ -411,10 +414,9 @@ class Launcher:
         self.watched("at once", folders, run)
 
     def watched(self, name: str, folders: list[Path], call: Callable[[], dict[str, Any]]) -> Any:
-        watch = Watch(folders, self.patience)
+        watch = Watch(folders, NO_PATIENCE if self.stuck else PATIENCE)
         found = watch.run_here(call)
-        if found["hung"]:
-            self.patience = NO_PATIENCE
+        self.stuck = self.stuck or found["hung"]
         value = found.pop("value", None)
         kind = type(value).__name__
         seen = {"results": describe(value), "type": kind, "left": left_behind(folders), "started": started(folders)}
@@ -429,7 +431,11 @@ def outcome(function: Callable[..., Any], *args: Any) -> dict[str, Any]:
     except Stuck:
         raise
     except BaseException as error:
-        return {"value": None, "raised": [kind.__name__ for kind in type(error).__mro__], "text": text_of(error)[-20000:]}
+        return {
+            "value": None,
+            "raised": [kind.__name__ for kind in type(error).__mro__],
+            "text": text_of(error)[-20000:],
+        }
 
 
 def text_of(error: BaseException | None, depth: int = 0) -> str:
@@ -438,7 +444,9 @@ def text_of(error: BaseException | None, depth: int = 0) -> str:
         return ""
     more = [*getattr(error, "__notes__", []), *error.args]
     chain = [error.__cause__ or error.__context__, *getattr(error, "exceptions", [])]
-    return "\n".join([f"{type(error).__name__}: {error}", *map(str, more), *(text_of(link, depth + 1) for link in chain)])
+    return "\n".join(
+        [f"{type(error).__name__}: {error}", *map(str, more), *(text_of(link, depth + 1) for link in chain)]
+    )
 
 
 def describe(value: Any) -> Any:

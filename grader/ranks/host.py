@@ -126,6 +126,7 @@ def main() -> None:
         serve(judge)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     reaper.kill_descendants()
+    os._exit(0)  # taking a thousand modules apart would cost a fifth of a second
 
 
 if __name__ == "__main__":

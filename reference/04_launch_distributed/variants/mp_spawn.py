@@ -13,9 +13,7 @@ import torch
 import torch.multiprocessing as mp
 
 
-def run_rank(
-    rank: int, world_size: int, port: int, folder: str, fn: Callable[..., Any], args: tuple[Any, ...]
-) -> None:
+def run_rank(rank: int, world_size: int, port: int, folder: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Calls fn and leaves its result in a file; spawn brings home what it raises."""
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     torch.save(fn(rank, world_size, *args), Path(folder, f"saving{rank}"))
