@@ -232,7 +232,8 @@ class Meetings:
         said = all_say(self.rank, f"meeting{self.round}", role, self.members)
         servers = [number for number, one in said.items() if one["serves"]]
         if len(servers) != 1:
-            raise NeverMeet(f"one rank opens the meeting place, rank 0; here the processes {servers} want to open it")
+            who = f"the processes {servers} all call themselves rank 0" if servers else "no process calls itself rank 0"
+            raise NeverMeet(f"rank 0 opens the meeting place, and {who}")
         if said[servers[0]]["wanted"] > self.members:
             raise NeverMeet(f"rank 0 waits for {said[servers[0]]['wanted']} ranks, and there are {self.members}")
 

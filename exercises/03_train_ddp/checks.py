@@ -8,6 +8,7 @@ no other rank can disturb them, and used by the other checks: the learning rate 
 import io
 import math
 import pickle
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -124,9 +125,9 @@ def test_rendezvous(runs):
     """The ranks meet at MASTER_ADDR and MASTER_PORT"""
     for run in runs("train"):
         for rank in run:
-            wanted, seen = rank["port"], rank["group"]["port"]
-            same = seen is None or str(seen) == wanted
-            run.expect(same, "the port", expected=f"MASTER_PORT, {wanted}", actual=seen, ranks=[rank.rank])
+            wanted, seen = rank["given"], rank["group"]["meeting"]
+            subject, same = "MASTER_ADDR:MASTER_PORT of the group", seen in (wanted, None)
+            run.expect(same, subject, expected=f"{wanted}, as in the environment", actual=seen, ranks=[rank.rank])
 
 
 # The arithmetic
@@ -312,22 +313,24 @@ def test_returns_model(runs):
 def test_checkpoint(runs):
     """The checkpoint loads into a bare model and holds the trained values"""
     for run in runs("train"):
-        content, start = loaded(run, run[0]["checkpoint"]), history(run[0])[0]
-        run.expect_close(content, run[0]["final"], "the checkpoint's entry", ranks=[0], stale=start, budget=3)
+        content = loaded(run, run[0]["checkpoint"])
+        wanted, start = dict(sorted(run[0]["final"].items())), history(run[0])[0]
+        run.expect_close(content, wanted, "the checkpoint's entry", ranks=[0], stale=start, budget=3)
 
 
 def loaded(run, data):
-    """The state dict in the checkpoint's bytes."""
+    """The state dict in the checkpoint's bytes, sorted by name."""
     subject = "rank 0's checkpoint"
     run.expect(data is not None, subject, expected="a file at checkpoint_path", actual="there is none", ranks=[0])
     try:
         content = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError) as error:
-        reason = str(error).partition("\n")[0].partition(". ")[0]
-        run.fail(subject, expected="a state dict that loads with weights_only=True", actual=reason, ranks=[0])
+        refused = re.search(r"GLOBAL (\S+)", str(error))
+        seen = f"it holds an object of {refused[1]}" if refused else str(error).partition("\n")[0]
+        run.fail(subject, expected="a state dict that loads with weights_only=True", actual=seen, ranks=[0])
     kind = type(content).__name__
     run.expect(isinstance(content, dict), subject, expected="a state dict", actual=f"a {kind}", ranks=[0])
-    return dict(content)
+    return {name: content[name] for name in sorted(content, key=str)}
 
 
 def test_rank_0_alone(runs, probe):

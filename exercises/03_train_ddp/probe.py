@@ -135,13 +135,14 @@ def stacked(states):
 
 
 def described_group():
-    """The default group as this rank sees it, or None. `port` is None if its store has none."""
+    """The default group as this rank sees it, or None. `meeting` is None where its store tells no address and port."""
     if not dist.is_initialized():
         return None
     store = dist.distributed_c10d._get_default_store()
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
-    return {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "port": getattr(store, "port", None)}
+    meeting = f"{store.host}:{store.port}" if hasattr(store, "port") else None
+    return {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "meeting": meeting}
 
 
 def watch(rank):
@@ -163,7 +164,7 @@ def train(rank):
         options["checkpoint_path"] = folder / CHECKPOINT
     data = NumberedData(parameters["samples"], rank.seed)
     function, notes = rank.student.train_ddp, watch(rank)
-    rank.record("port", os.environ.get("MASTER_PORT"))
+    rank.record("given", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
     returned = function(rank.rank, rank.world_size, Classifier, data, parameters["epochs"], **options)
     rank.record("left", not dist.is_initialized())
     record_steps(rank, notes)

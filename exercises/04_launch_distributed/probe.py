@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-MARK: str | None = None
-"""Set in the caller while it runs. A process that sees it is the caller itself or a bare fork of it."""
+CALLER: list[int] = []
+"""The caller's process id, once it runs. A process that finds it here is the caller itself or a bare fork of it."""
 
 LOOK = 0.25
 """Seconds between two looks at a launch."""
@@ -34,7 +34,7 @@ STUBBORN_PATIENCE = 180
 
 def enter(folder: str, rank: int) -> Path:
     """Leaves this process's id in the launch's folder. The caller itself may not go on: it must not block or die."""
-    if MARK == str(os.getpid()):
+    if os.getpid() in CALLER:
         raise RuntimeError("fn was called in the caller's own process")
     path = Path(folder)
     note = path / f"{rank}-{os.getpid()}"
@@ -73,12 +73,12 @@ def outlast(folder: Path, rank: int, ticks: int) -> None:
 def report(rank: int, world_size: int, *args: Any) -> dict[str, Any]:
     """What this process was handed. The highest rank ends first, each other one after its right neighbour."""
     here = {
-        "rank": rank, "world_size": world_size, "pid": os.getpid(), "mark": MARK,
+        "rank": rank, "world_size": world_size, "pid": os.getpid(), "forked": bool(CALLER),
         "address": os.environ.get("MASTER_ADDR"), "port": os.environ.get("MASTER_PORT"),
     }  # fmt: skip
     folders = [arg for arg in args if isinstance(arg, str) and Path(arg).is_dir()]
     here["args"] = describe(["folder" if arg in folders else arg for arg in args])
-    if folders and MARK != str(os.getpid()):
+    if folders and os.getpid() not in CALLER:
         folder = enter(folders[0], rank)
         if 0 <= rank < world_size - 1:
             wait_for(folder / f"done-{rank + 1}")
@@ -94,14 +94,14 @@ def join_and_sum(rank: int, world_size: int, folder: str, seed: int) -> dict[str
 
     enter(folder, rank)
     port = os.environ.get("MASTER_PORT")
-    if MARK:  # a fork of a caller with threads would hang in what follows
-        return {"mark": MARK, "port": port, "sum": None}
+    if CALLER:  # a fork of a caller with threads would hang in what follows
+        return {"forked": bool(CALLER), "port": port, "sum": None}
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     total = contribution(seed, rank)
     dist.all_reduce(total)
     use_threads()
     dist.destroy_process_group()
-    return {"mark": MARK, "port": port, "sum": total.tolist()}
+    return {"forked": bool(CALLER), "port": port, "sum": total.tolist()}
 
 
 def contribution(seed: int, rank: int) -> Any:
@@ -375,8 +375,7 @@ class Launcher:
     """Calls the student's launcher under watch, and records each launch under its name."""
 
     def __init__(self, rank: Any) -> None:
-        global MARK  # noqa: PLW0603: what a fork copies and a fresh process does not
-        MARK = str(os.getpid())
+        CALLER[:] = [os.getpid()]
         self.rank, self.stuck = rank, False
         self.student = rank.student.launch_distributed
         rank.record("caller", os.getpid())

@@ -108,7 +108,7 @@ class Rank:
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> None:
             original(*args, **kwargs)
-            self._held.append(c10d._get_default_group())
+            self._held.append(dist.group.WORLD)
 
         c10d.init_process_group = init_process_group
         dist.init_process_group = init_process_group

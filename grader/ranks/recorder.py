@@ -30,16 +30,21 @@ _sent: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionar
 
 def install() -> None:
     """Wrap the blocking calls that Python code can reach. Called once in a rank, before student code."""
-    import torch._C._distributed_c10d as c10d
+    import torch.distributed
 
-    work_wait = _watched(c10d.Work.wait, lambda work, *_, **__: _sent.get(work, {"operation": "wait"}))
-    setattr(c10d.Work, "wait", work_wait)  # noqa: B010  (the stub calls it a method)
+    dist: Any = torch.distributed
+    _wrap(dist.Work, "wait", lambda wait: _watched(wait, lambda work, *_, **__: _sent.get(work, {"operation": "wait"})))
     for name in ("get", "wait"):
-        setattr(c10d.Store, name, _watched(getattr(c10d.Store, name), lambda *_, **__: {"operation": "the rendezvous"}))
+        _wrap(dist.Store, name, lambda call: _watched(call, lambda *_, **__: {"operation": "the rendezvous"}))
     for name in ("send", "recv"):
-        setattr(c10d.ProcessGroup, name, _posted(name, getattr(c10d.ProcessGroup, name)))
-    any_source = _posted("recv", c10d.ProcessGroup.recv_anysource, any_source=True)
-    setattr(c10d.ProcessGroup, "recv_anysource", any_source)  # noqa: B010
+        _wrap(dist.ProcessGroup, name, functools.partial(_posted, name))
+    _wrap(dist.ProcessGroup, "recv_anysource", lambda call: _posted("recv", call, any_source=True))
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    """Replace a method, if this torch has it. Without a wrapper a wait is still told by its stack."""
+    if (method := getattr(owner, name, None)) is not None:
+        setattr(owner, name, wrapper(method))
 
 
 def _watched(function: Callable[..., Any], describe: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
@@ -169,15 +174,21 @@ def pending_collectives() -> list[dict[str, Any]]:
 
 def flight_recorder() -> list[dict[str, Any]]:
     """The Flight Recorder's entries, or [] where this torch has none."""
-    import torch._C._distributed_c10d as c10d
-
-    dump = getattr(c10d, "_dump_fr_trace", None) or getattr(c10d, "_dump_nccl_trace", None)
+    dump = flight_recorder_dump()
     if dump is None:
         return []
     try:
         return list(pickle.loads(dump(True, False, False)).get("entries", []))
     except (TypeError, RuntimeError, ValueError, AttributeError):
         return []
+
+
+def flight_recorder_dump() -> Callable[..., bytes] | None:
+    """torch's function that dumps the Flight Recorder. It is private, so older names are tried, and none will do: then
+    a rank that waits in C++ (in backward, say) is told only when its deadline has passed."""
+    import torch._C._distributed_c10d as c10d
+
+    return getattr(c10d, "_dump_fr_trace", None) or getattr(c10d, "_dump_nccl_trace", None)
 
 
 def _entry(entry: dict[str, Any]) -> dict[str, Any]:
