@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
 
 from grader.model import (
     Case,
@@ -107,12 +106,20 @@ def detail(ending: Ending) -> str:
 
 def _deadlock(ranks: Sequence[RankRecord]) -> Iterator[Finding]:
     waiting = [record for record in ranks if isinstance(record.ending, Deadlocked)]
-    ordered = sorted(waiting, key=lambda record: (_place(record), record.rank))
-    for index, (place, group) in enumerate(groupby(ordered, key=_place)):
-        numbers = tuple(record.rank for record in group)
+    for index, ((text, line), numbers) in enumerate(_grouped(waiting, _place)):
         verb = "wait" if len(numbers) > 1 else "waits"
         subject = "Deadlock" if index == 0 else "Meanwhile"
-        yield Finding(subject=subject, actual=f"{verb} in {place[0]}", ranks=numbers, line=place[1] or None)
+        yield Finding(subject=subject, actual=f"{verb} in {text}", ranks=numbers, line=line or None)
+
+
+def _grouped(
+    records: Sequence[RankRecord], key: Callable[[RankRecord], tuple[str, int]]
+) -> list[tuple[tuple[str, int], tuple[int, ...]]]:
+    """Ranks of which the same can be said, the group with the lowest rank first."""
+    groups: dict[tuple[str, int], tuple[int, ...]] = {}
+    for record in sorted(records, key=lambda record: record.rank):
+        groups[key(record)] = (*groups.get(key(record), ()), record.rank)
+    return list(groups.items())
 
 
 def _place(record: RankRecord) -> tuple[str, int]:
@@ -134,9 +141,8 @@ def _left_early(ranks: Sequence[RankRecord]) -> Iterator[Finding]:
 def _consequences(failed: Sequence[RankRecord], causes: Sequence[RankRecord]) -> Iterator[Finding]:
     """What the failure did to the others, shortly."""
     others = [record for record in failed if record not in causes]
-    key = _consequence
-    for (text, line), group in groupby(sorted(others, key=lambda r: (key(r), r.rank)), key=key):
-        yield Finding(subject="As a consequence", actual=text, ranks=tuple(r.rank for r in group), line=line or None)
+    for (text, line), numbers in _grouped(others, _consequence):
+        yield Finding(subject="As a consequence", actual=text, ranks=numbers, line=line or None)
 
 
 def _consequence(record: RankRecord) -> tuple[str, int]:
