@@ -6,9 +6,11 @@ import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.checking import CheckFailed
+from grader.errors import CheckFailed
+from grader.model import Finding
 
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+NO_ERROR = "no exception"
 HOST, PORT = "The host where the ranks meet", "The port where the ranks meet"
 SUBJECTS = {
     "initialized": "dist.is_initialized() after setup_ddp",
@@ -31,10 +33,10 @@ def test_uses_environment(runs, probe):
     meets_at(runs, expect_port)
     for run in runs("device_rule"):
         misled = rows(run[0], "misled", 2)
-        numbers = {r: (r, group(run, row).get("rank")) for r, row in enumerate(misled)}
-        report(run, "The rank in the group, where RANK says otherwise,", numbers)
-        sizes = {r: (2, group(run, row).get("world_size")) for r, row in enumerate(misled)}
-        report(run, "The world size of the group, where WORLD_SIZE says otherwise,", sizes)
+        numbers = {r: (r, group(row).get("rank")) for r, row in enumerate(misled)}
+        report(None, "RANK says otherwise: the rank taken by", numbers)
+        sizes = {r: (2, group(row).get("world_size")) for r, row in enumerate(misled)}
+        report(None, "WORLD_SIZE says otherwise: the world size for", sizes)
 
 
 def test_default_address(runs, probe):
@@ -42,7 +44,7 @@ def test_default_address(runs, probe):
     for run in runs("only_port"):
         expect_group(run, probe, "group", {view.rank: view.rank for view in run})
         expect_loopback(run)
-        if holds(lambda: meets_at(runs, expect_port)):
+        if obeyed(runs, expect_port):
             expect_port(run)
 
 
@@ -51,7 +53,7 @@ def test_default_port(runs, probe):
     for run in runs("only_address"):
         expect_group(run, probe, "group", {view.rank: view.rank for view in run})
         expect_one_port(run)
-        if holds(lambda: meets_at(runs, expect_host, probe.ADDRESSES[0])):
+        if obeyed(runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, run.case.environment["MASTER_ADDR"])
 
 
@@ -65,26 +67,27 @@ def test_both_defaults(runs, probe):
 
 def test_gpu_backend(runs, probe):
     """With a GPU for every rank the group works over NCCL"""
-    for run, machine, ranks in machines(runs, probe, probe.ENOUGH):
-        report(run, f"The backend, {machine},", {r: backend_for(run, row, "cuda", "nccl") for r, row in ranks.items()})
+    for machine, ranks in machines(runs, probe, probe.ENOUGH):
+        backends = {r: backend_for(row, "cuda", "nccl") for r, row in ranks.items()}
+        report(None, f"{machine}: the backend of", backends)
 
 
 def test_gpu_selection(runs, probe):
     """With a GPU for every rank, rank r selects GPU r"""
-    for run, machine, ranks in machines(runs, probe, probe.ENOUGH):
-        report(run, f"The GPU selected, {machine},", {r: (f"GPU {r}", selected(run, row)) for r, row in ranks.items()})
+    for machine, ranks in machines(runs, probe, probe.ENOUGH):
+        choices = {r: (f"GPU {r}", selected(row)) for r, row in ranks.items()}
+        report(None, f"{machine}: the GPU selected by", choices)
 
 
 def test_cpu_fallback(runs, probe):
     """With too few GPUs or none, all ranks work over gloo"""
-    for run, machine, ranks in machines(runs, probe, probe.TOO_FEW):
-        for row in ranks.values():
-            if row.get("raised") and row.get("refused"):
-                fail_by_error(run, row)
-        report(run, f"The backend, {machine},", {r: backend_for(run, row, "cpu", "gloo") for r, row in ranks.items()})
-        over_nccl = [r for r, row in ranks.items() if backend_for(run, row, "cuda", "nccl")[0] == "nccl"]
-        alike = len(over_nccl) in (0, len(ranks))
-        run.expect(alike, f"NCCL, {machine}, offered", expected="the same decision on all ranks", ranks=over_nccl)
+    for machine, ranks in machines(runs, probe, probe.TOO_FEW):
+        backends = {r: backend_for(row, "cpu", "gloo") for r, row in ranks.items()}
+        report(None, f"{machine}: the backend of", backends)
+        over_nccl = [r for r, row in ranks.items() if backend_for(row, "cuda", "nccl")[0] == "nccl"]
+        if 0 < len(over_nccl) < len(ranks):
+            only = f"NCCL on {named(over_nccl)} only"
+            fail_staged(f"{machine}: NCCL or gloo", expected="one decision for all ranks", actual=only)
 
 
 def test_bad_arguments(runs, probe):
@@ -92,8 +95,8 @@ def test_bad_arguments(runs, probe):
     for run in runs("bad_arguments"):
         for (rank, world_size), row in zip(probe.BAD, rows(run[0], "bad", len(probe.BAD)), strict=True):
             call = f"setup_ddp({rank}, {world_size})"
-            looked = "it looked for other ranks"
-            run.expect(not row.get("communicated"), call, expected="no communication", actual=looked)
+            calm = row.get("communicated") == 0
+            run.expect(calm, call, expected="no communication", actual="it looked for other ranks")
             expect_error(run, row, "ValueError", call)
             run.expect(row.get("initialized") is False, call, expected="no group", actual="a group was left behind")
         expect_group(run, probe, "good", {0: 0})
@@ -122,13 +125,10 @@ def test_setup_again(runs, probe):
     for run in runs("again"):
         expect_group(run, probe, "second", {view.rank: (view.rank + 1) % run.world_size for view in run})
         expect_group(run, probe, "third", {0: 0})
-        if run.world_size > 1 and holds(lambda: meets_at(runs, expect_host, probe.ADDRESSES[0])):
+        if run.world_size > 1 and obeyed(runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, probe.ADDRESSES[1])
-        if run.world_size > 1 and holds(lambda: meets_at(runs, expect_port)):
+        if run.world_size > 1 and obeyed(runs, expect_port):
             expect_port(run)
-
-
-# -- what was observed ----------------------------------------------------------------------------------------------
 
 
 def fields(view: Any, name: str) -> Mapping[str, Any]:
@@ -147,37 +147,47 @@ def rows(view: Any, name: str, count: int) -> list[Mapping[str, Any]]:
 def meetings(run: Any, view: Any) -> list[tuple[str, int]]:
     """(host, port) of each meeting that the rank asked for; there must be one."""
     asked = view["asked"] if isinstance(view["asked"], list) else []
-    found = [tuple(place) for place in asked if isinstance(place, list) and len(place) == 2]
+    found = [tuple(place) for place in asked if isinstance(place, list) and list(map(type, place)) == [str, int]]
     if not found:
         run.fail("The ranks' meeting place", expected="a TCP address", actual="none was used", ranks=[view.rank])
     return found
 
 
-def machines(runs: Any, probe: Any, wanted: Sequence[tuple[int, int]]) -> Iterator[tuple[Any, str, dict[int, Any]]]:
-    """(run, machine in words, what each of its ranks did) for the staged machines that are wanted."""
+def machines(runs: Any, probe: Any, wanted: Sequence[tuple[int, int]]) -> Iterator[tuple[str, dict[int, Any]]]:
+    """(machine in words, what each of its ranks did) for the staged machines that are wanted."""
     staged = [(gpus, size, rank) for gpus, size in probe.ENOUGH + probe.TOO_FEW for rank in range(size)]
     for run in runs("device_rule"):
         done = dict(zip(staged, rows(run[0], "decisions", len(staged)), strict=True))
         for gpus, size in wanted:
-            yield run, in_words(gpus, size), {rank: done[gpus, size, rank] for rank in range(size)}
+            yield in_words(gpus, size), {rank: done[gpus, size, rank] for rank in range(size)}
 
 
 def in_words(gpus: Any, size: Any) -> str:
-    have = "no GPU" if gpus == 0 else "1 GPU" if gpus == 1 else f"{gpus} GPUs"
-    return f"with {have} for {size} rank{'s' if size != 1 else ''}"
+    have = "No GPU" if gpus == 0 else "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    return f"{have}, {size} rank{'s' if size != 1 else ''}"
 
 
-def group(run: Any, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The group that a rank made on a staged machine. A later error is not charged: the GPUs are not real."""
+def named(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def group(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The group that a rank made on a staged machine.
+
+    An error after that is not charged, since the GPUs are not real, unless it is for a GPU that there is not.
+    """
     groups = row.get("groups")
-    if not isinstance(groups, list) or not groups or not isinstance(groups[-1], dict):
-        fail_by_error(run, row)
+    joined = isinstance(groups, list) and groups and isinstance(groups[-1], dict)
+    if not joined or (row.get("raised") and row.get("refused")):
+        subject = f"{in_words(row.get('gpus'), row.get('world_size'))}: setup_ddp on rank {row.get('rank')}"
+        actual = error_text(row) if row.get("raised") else "none"
+        fail_staged(subject, expected="a process group", actual=actual, line=row.get("line"))
     return groups[-1]
 
 
-def selected(run: Any, row: Mapping[str, Any]) -> str:
+def selected(row: Mapping[str, Any]) -> str:
     """The GPU that the rank ends up with: what it selected, what it bound the group to, or GPU 0 if neither."""
-    bound, chosen = group(run, row).get("gpu"), row.get("selected")
+    bound, chosen = group(row).get("gpu"), row.get("selected")
     if bound is not None and chosen not in (None, bound):
         return f"GPU {chosen}, but a group bound to GPU {bound}"
     if bound is None and chosen is None:
@@ -185,9 +195,9 @@ def selected(run: Any, row: Mapping[str, Any]) -> str:
     return f"GPU {bound if chosen is None else chosen}"
 
 
-def backend_for(run: Any, row: Mapping[str, Any], device: str, wanted: str) -> tuple[str, str]:
+def backend_for(row: Mapping[str, Any], device: str, wanted: str) -> tuple[str, str]:
     """(expected, actual) backend for a device's tensors; they are equal if the backend string offers what is wanted."""
-    backend = group(run, row).get("backend")
+    backend = group(row).get("backend")
     text = "the default" if backend is None else f"{backend}"
     right = offers(backend, row.get("gpus")).get(device) == wanted
     return (wanted, wanted) if right else (f"{wanted} for {device} tensors", text)
@@ -211,15 +221,21 @@ def is_loopback(host: str, own_name: Any) -> bool:
         return host.lower() in LOOPBACK_NAMES or host == own_name
 
 
-# -- what is expected -----------------------------------------------------------------------------------------------
-
-
 def report(run: Any, subject: str, both: Mapping[int, tuple[Any, Any]]) -> None:
-    """`both` holds (expected, actual) by rank. The first fault is reported for all ranks that share it."""
+    """`both` holds (expected, actual) by rank. The first fault is reported for all ranks that share it.
+
+    `run` None: one process played the ranks. They are named in the subject then, since they are no run's own ranks.
+    """
     faults = {rank: pair for rank, pair in both.items() if pair[0] != pair[1]}
     for expected, actual in faults.values():
         ranks = [rank for rank, pair in faults.items() if pair == (expected, actual)]
+        if run is None:
+            fail_staged(f"{subject} {named(ranks)}", expected=f"{expected}", actual=f"{actual}")
         run.fail(subject, expected=expected, actual=actual, ranks=ranks)
+
+
+def fail_staged(subject: str, **fields_: Any) -> NoReturn:
+    raise CheckFailed((Finding(subject=subject, **fields_),))
 
 
 def expect_group(run: Any, probe: Any, name: str, numbers: Mapping[int, int]) -> None:
@@ -238,42 +254,40 @@ def meets_at(runs: Any, expectation: Callable[..., None], *args: Any) -> None:
             expectation(run, *args)
 
 
-def holds(expectation: Callable[[], None]) -> bool:
-    """Whether an expectation is met. A fault that one check has told already is not told by a second."""
+def obeyed(runs: Any, expectation: Callable[..., None], *args: Any) -> bool:
+    """Whether the same holds. Where it does not, one check has told so, and a second need not."""
     try:
-        expectation()
+        meets_at(runs, expectation, *args)
     except CheckFailed:
         return False
     return True
 
 
 def expect_host(run: Any, host: str) -> None:
-    for view in run:
-        for place in meetings(run, view):
-            right, wanted = place[0] == host, f"{host}, as MASTER_ADDR says"
-            run.expect(right, HOST, expected=wanted, actual=place[0], ranks=[view.rank])
+    expect_meetings(run, 0, f"{host}, as MASTER_ADDR says", lambda view, asked: asked == host)
 
 
 def expect_loopback(run: Any) -> None:
-    for view in run:
-        for place in meetings(run, view):
-            right = is_loopback(str(place[0]), view["host"])
-            run.expect(right, HOST, expected="localhost", actual=place[0], ranks=[view.rank])
+    expect_meetings(run, 0, "localhost", lambda view, asked: is_loopback(str(asked), view["host"]))
 
 
 def expect_port(run: Any) -> None:
+    given = {view.rank: fields(view, "environment").get("MASTER_PORT") for view in run}
+    expect_meetings(run, 1, "the one in MASTER_PORT", lambda view, asked: str(asked) == given[view.rank])
+
+
+def expect_meetings(run: Any, part: int, wanted: str, right: Callable[[Any, Any], bool]) -> None:
+    """Host (part 0) or port (part 1) of every meeting are right."""
     for view in run:
-        for place in meetings(run, view):
-            right = str(place[1]) == fields(view, "environment").get("MASTER_PORT")
-            run.expect(right, PORT, expected="the one in MASTER_PORT", actual=place[1], ranks=[view.rank])
+        for asked in (place[part] for place in meetings(run, view)):
+            run.expect(right(view, asked), (HOST, PORT)[part], expected=wanted, actual=asked, ranks=[view.rank])
 
 
 def expect_one_port(run: Any) -> None:
     """A legal port, the same for all ranks."""
     ports = {view.rank: meetings(run, view)[0][1] for view in run}
     for rank, port in ports.items():
-        legal = isinstance(port, int) and 1 <= port <= 65535
-        run.expect(legal, PORT, expected="a number from 1 to 65535", actual=port, ranks=[rank])
+        run.expect(1 <= port <= 65535, PORT, expected="a number from 1 to 65535", actual=port, ranks=[rank])
     agree = len(set(ports.values())) == 1
     run.expect(agree, PORT, expected="the same default on all ranks", actual=f"by rank {list(ports.values())}")
 
@@ -282,13 +296,9 @@ def expect_error(run: Any, row: Mapping[str, Any], error: str | None, call: str,
     """The call raised `error` or a subclass of it, or nothing where `error` is None."""
     raised = row.get("raised")
     right = isinstance(raised, list) and (error in raised if error else not raised)
-    actual = f"{raised[0]}: {row.get('message')}" if raised else "no exception"
-    run.expect(right, call, expected=error or "no exception", actual=actual, ranks=ranks, line=row.get("line"))
+    run.expect(right, call, expected=error or NO_ERROR, actual=error_text(row), ranks=ranks, line=row.get("line"))
 
 
-def fail_by_error(run: Any, row: Mapping[str, Any]) -> NoReturn:
-    """setup_ddp raised on a staged machine before it had joined, or for a GPU that there is not."""
+def error_text(row: Mapping[str, Any]) -> str:
     raised = row.get("raised")
-    actual = f"{raised[0]}: {row.get('message')}" if raised else "none"
-    subject = f"setup_ddp, {in_words(row.get('gpus'), row.get('world_size'))},"
-    run.fail(subject, expected="a process group", actual=actual, ranks=[row.get("rank", 0)], line=row.get("line"))
+    return f"{raised[0]}: {row.get('message')}" if isinstance(raised, list) and raised else NO_ERROR

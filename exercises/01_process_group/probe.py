@@ -8,6 +8,7 @@ here knows what is right.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import json
@@ -38,7 +39,7 @@ ENOUGH, TOO_FEW = [(1, 1), (2, 2), (3, 2)], [(1, 2), (2, 3), (0, 2)]
 MISLEADING = [{"RANK": "1", "WORLD_SIZE": "3"}, {"RANK": "0", "WORLD_SIZE": "3"}]
 """What the environment says to rank 0 and to rank 1 of a group of two."""
 
-PATIENCE = timedelta(seconds=12)
+PATIENCE = timedelta(seconds=30)
 """How long a rank waits at a meeting point for the others, whatever the code says. Only wrong code waits that long."""
 
 PATCHED = ("torch.distributed", "torch.cuda", "torch.accelerator", "torch._C._distributed_c10d")
@@ -67,7 +68,8 @@ def join(rank: Any) -> None:
     student.setup_ddp(rank.rank, rank.world_size)
     rank.record("group", talk(rank, rank.rank, rank.world_size))
     rank.record("asked", meetings.asked)
-    rank.record("cleanup", left(rank))
+    outcome = rank.attempt(student.cleanup_ddp).described()
+    rank.record("cleanup", {**outcome, "initialized": dist.is_initialized()})
     rank.record("without_group", [before, rank.attempt(student.cleanup_ddp).described()])
 
 
@@ -182,11 +184,6 @@ def talk(rank: Any, number: int, world_size: int) -> dict[str, Any]:
     return seen
 
 
-def left(rank: Any) -> dict[str, Any]:
-    outcome = rank.attempt(rank.student.cleanup_ddp).described()
-    return {**outcome, "initialized": dist.is_initialized()}
-
-
 def device(number: int, world_size: int) -> torch.device:
     """Where tensors of rank `number` live on the machine as it really is."""
     return torch.device("cuda", number) if torch.cuda.device_count() >= world_size else torch.device("cpu")
@@ -269,6 +266,7 @@ class Stage:
     """A machine with `gpus` GPUs for this process alone: what the code is told, and what it then does."""
 
     def __init__(self) -> None:
+        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers the backend "fake"
         self.join = dist.init_process_group
         self.set(0)
         for module, names in self.staged().items():

@@ -112,6 +112,7 @@ def expect_steps(run, rank, probe):
     ranks, samples = [rank.rank], run.parameters["samples"]
     wanted = "forward and backward passes of the model"
     run.expect(rank["batches"], "the training", expected=wanted, actual="none", ranks=ranks)
+    run.expect(all(rank["batches"]), "the batches", expected="samples in each", actual="an empty one", ranks=ranks)
     known = all(0 <= number < samples for number in drawn(rank))
     run.expect(known, "the inputs", expected="the data set's x, unchanged", actual="other values", ranks=ranks)
     kinds = {name: [list(tensor.shape), str(tensor.dtype)] for name, tensor in rank["final"].items()}

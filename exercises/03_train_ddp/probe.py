@@ -7,6 +7,7 @@ Nothing here knows an expected value.
 
 import os
 import random
+import socket
 import time
 
 import torch
@@ -16,6 +17,8 @@ from torch.utils.data import Dataset
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
 CHECKPOINT = "checkpoint.pt"
+KEPT = []
+"""Sockets that reserve a port."""
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
 
@@ -224,12 +227,28 @@ def stumble(rank):
 
 
 def leave(rank, call):
-    """Make the port free for the next call, even where the student's function did not leave the group."""
+    """Make ready for the next call, even where the student's function did not leave the group.
+
+    That call meets at another port: something that still holds the old group keeps its store alive, old keys included.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
     meet(rank, f"{call}-returned")
     rank.release_group()
+    port = rank.shared / f"{call}-port"
+    if rank.rank == 0:
+        port.write_text(str(reserved_port()))
     meet(rank, f"{call}-left")
+    os.environ["MASTER_PORT"] = port.read_text()
+
+
+def reserved_port():
+    """A free port. Its socket stays bound but never listens, so that only who asks for this very port gets it."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    KEPT.append(holder)
+    return holder.getsockname()[1]
 
 
 def meet(rank, name):

@@ -9,8 +9,24 @@ ACCURACY = 0.90
 """Over 100 seeds, either trainer got 0.93 to 0.98 of the held-out rows, 0.96 on average with a deviation of 0.01."""
 
 LAUNCHES = {
-    "launches": ("one", "three", "assorted", "joined", "at once"),
-    "failures": ("first", "collective", "stubborn", "exit 3", "exit 0", "signal", "error", "lambda"),
+    "launches": {
+        "one": "A launch of 1 rank",
+        "three": "A launch of 3 ranks",
+        "assorted": "A launch whose ranks return large tensors, a module and None",
+        "joined": "A launch of 2 ranks that join a gloo group",
+        "at once": "Two launches at the same time",
+    },
+    "failures": {
+        "first": "Rank 2 raised, rank 0 raised two seconds later, rank 1 returned",
+        "collective": "Rank 2 raised while ranks 0 and 1 sat in a collective for ever",
+        "stubborn": "Rank 1 raised while rank 0 ignored SIGTERM",
+        "exit 3": "Rank 1 left by os._exit(3) while rank 0 waited for ever",
+        "exit 0": "A rank left by os._exit(0) before fn had returned",
+        "signal": "A rank was killed by SIGKILL",
+        "error": "A rank raised an exception of a class of its own",
+        "lambda": "A rank returned a lambda, which cannot be pickled",
+    },
+    "digits": {"digits": "A launch of a training on 2 ranks"},
 }
 """What the probe records, by case family."""
 
@@ -21,7 +37,7 @@ def test_runs_each_rank(runs):
     """Every rank runs fn(rank, world_size, *args) once, and the results come back as a list"""
     for run in runs("launches"):
         for name, size, args in (("one", 1, ["folder"]), ("three", 3, ["folder", 7, ["x", None], {"rate": 0.5}])):
-            results = returned(run, name, f"A launch of {size} rank{'s' if size > 1 else ''}")
+            results = returned(run, name)
             expected = [{"rank": rank, "world_size": size, "args": args} for rank in range(size)]
             actual = [{key: result.get(key) for key in expected[0]} for result in reports(run, results, size)]
             run.expect_equal(sorted(actual, key=str), expected, "what fn was handed in each rank")
@@ -30,14 +46,14 @@ def test_runs_each_rank(runs):
 def test_rank_order(runs):
     """Results come in rank order, also when the highest rank is ready first"""
     for run in runs("launches"):
-        ranks = [result.get("rank") for result in reports(run, returned(run, "three", "A launch of 3 ranks"), 3)]
+        ranks = [result.get("rank") for result in reports(run, returned(run, "three"), 3)]
         run.expect_equal(ranks, [0, 1, 2], "the ranks whose results the list holds, in its order")
 
 
 def test_new_processes(runs):
     """Each rank has a process of its own that is no bare fork of the caller"""
     for run in runs("launches"):
-        results = reports(run, returned(run, "three", "A launch of 3 ranks"), 3)
+        results = reports(run, returned(run, "three"), 3)
         caller = run[0]["caller"]
         inside = [result["rank"] for result in results if result["pid"] == caller]
         run.expect(
@@ -45,7 +61,9 @@ def test_new_processes(runs):
         )
         count = len({result["pid"] for result in results})
         run.expect(count == 3, "Ranks share a process", expected="3 processes", actual=f"{count}")
-        forked = [result["rank"] for result in results if result["forked"]]
+        later = [result for result in run[0]["joined"]["results"] or [] if has(result, forked=bool)]
+        forked = [rank for rank, result in enumerate(results) if result["forked"]]
+        forked = forked or [rank for rank, result in enumerate(later) if result["forked"]]
         run.expect(
             not forked,
             "The rank's process is a copy of the caller's memory, made by a bare fork",
@@ -64,7 +82,7 @@ def test_rendezvous(runs, probe):
 def test_any_result(runs, probe):
     """Results may be None, nested, 16 MB large, tensors and modules"""
     for run in runs("launches"):
-        results = returned(run, "assorted", "A launch whose ranks return large tensors, a module and None")
+        results = returned(run, "assorted")
         expected = probe.describe(probe.assortment(run.seed))
         run.expect(len(results) == 2, "The list has a wrong length", expected="2", actual=str(len(results)))
         run.expect(results.count(None) == 1, "The result of rank 1", expected="None", actual=str(results)[:100])
@@ -76,20 +94,24 @@ def test_two_at_once(runs, probe):
     """Two launches at the same time do not collide"""
     for run in runs("launches"):
         launch = run[0]["at once"]
-        run.expect(not launch["hung"], "Two launches at the same time got stuck", expected="both return")
-        ports = []
-        for number, (found, size) in enumerate(zip(launch["both"], (2, 1), strict=True)):
-            subject = f"Launch {number + 1} of two at the same time"
-            run.expect(not found["raised"], f"{subject} raised", expected="its results", actual=first_line(found))
-            results = sorted(result for result in found["value"] or [] if isinstance(result, list))
-            token = probe.messages(run.seed)[number]
-            run.expect_equal(
-                [[*result[:2], result[3]] for result in results],
-                [[token, rank, float(size)] for rank in range(size)],
-                f"{subject}: its token, rank and all-reduced sum",
-            )
-            ports.append(results[0][2])
-        run.expect(ports[0] != ports[1], "Both launches use the same port", expected="two", actual=ports[0])
+        stuck = "Two launches at the same time got stuck: no process moved any more"
+        run.expect(not launch["hung"], stuck, expected="both return", line=launch["line"])
+        ports = [one_of_two(run, probe, number, size) for number, size in enumerate((2, 1))]
+        same = "Two launches at the same time use the same port"
+        run.expect(ports[0] != ports[1], same, expected="two ports", actual=ports[0])
+
+
+def one_of_two(run: Any, probe: ModuleType, number: int, size: int) -> str:
+    """The port of one of two simultaneous launches, if its results are right."""
+    found, subject = run[0]["at once"]["both"][number], f"Launch {number + 1} of two at the same time"
+    seen, line = first_line(found), found.get("line")
+    run.expect(not found["raised"], f"{subject} raised", expected="its results", actual=seen, line=line)
+    listed = found["value"] if isinstance(found["value"], list) else []
+    results = [result for result in listed if has(result, token=str, rank=int, port=str, sum=float)]
+    wanted = [{"token": probe.messages(run.seed)[number], "rank": rank, "sum": float(size)} for rank in range(size)]
+    actual = [{key: result[key] for key in wanted[0]} for result in sorted(results, key=lambda result: result["rank"])]
+    run.expect_equal(actual, wanted, f"{subject}: its token, ranks and all-reduced sum")
+    return str(results[0]["port"])
 
 
 def test_bad_world_size(runs):
@@ -106,11 +128,11 @@ def test_first_failure(runs, probe):
     """An exception reaches the caller with the message of the rank that failed first"""
     for run in runs("failures"):
         first, later, *_ = probe.messages(run.seed)
-        launch = raised(run, "first", "Rank 2 raised, rank 0 raised two seconds later, rank 1 returned")
+        launch = raised(run, "first")
         seen = "the message of rank 0, which failed later" if later in launch["text"] else first_line(launch)
         run.expect(first in launch["text"], "The caller's exception", expected="the message of rank 2", actual=seen)
         detail = probe.messages(run.seed)[4]
-        launch = raised(run, "error", "A rank raised an exception of a class of its own")
+        launch = raised(run, "error")
         run.expect(
             detail in launch["text"],
             "An exception that does not survive pickling",
@@ -122,7 +144,7 @@ def test_first_failure(runs, probe):
 def test_promptly(runs, probe):
     """A failure is reported at once, even while the other ranks sit in a collective"""
     for run in runs("failures"):
-        launch = raised(run, "collective", "Rank 2 raised while ranks 0 and 1 sat in a collective for ever")
+        launch = raised(run, "collective")
         message = probe.messages(run.seed)[2]
         run.expect(
             message in launch["text"],
@@ -130,17 +152,17 @@ def test_promptly(runs, probe):
             expected="the message of rank 2",
             actual=first_line(launch),
         )
-        raised(run, "exit 3", "Rank 1 left by os._exit(3) while rank 0 waited for ever")
+        raised(run, "exit 3")
 
 
 def test_no_result(runs):
     """A rank that ends without a result makes the launch raise: os._exit, a signal, a result that cannot be pickled"""
     for run in runs("failures"):
-        raised(run, "signal", "A rank was killed by SIGKILL")
-        raised(run, "exit 0", "A rank left by os._exit(0) before fn had returned")
+        raised(run, "signal")
+        raised(run, "exit 0")
         launch = run[0]["lambda"]
         if launch["results"] != [{"object": "function"}]:  # whoever can bring a lambda home may do so
-            raised(run, "lambda", "A rank returned a lambda, which cannot be pickled")
+            raised(run, "lambda")
 
 
 def test_nothing_left(runs):
@@ -152,7 +174,7 @@ def test_nothing_left(runs):
             if not launch["hung"]:
                 run.expect(not launch["left"], subject, expected="none", actual=", ".join(launch["left"]))
     for run in runs("failures"):
-        raised(run, "stubborn", "Rank 1 raised while rank 0 ignored SIGTERM")
+        raised(run, "stubborn")
 
 
 def test_digits(runs, probe):
@@ -160,7 +182,7 @@ def test_digits(runs, probe):
     for run in runs("digits"):
         trainer = run[0]["trainer"]
         what = "your train_ddp of exercise 03" if trainer == "train_ddp" else "the grader's own small trainer"
-        returned(run, "digits", f"A launch of {what} on 2 ranks")
+        returned(run, "digits")
         states = run[0]["states"]
         run.expect(len(states) == 2, "Trained modules in the list", expected="2", actual=str(len(states)))
         for rank, state in enumerate(states):
@@ -178,9 +200,9 @@ def test_digits(runs, probe):
 def judge_environment(run: Any) -> None:
     """Both variables are set, the same in all ranks, and the port is one."""
     for name, size in (("one", 1), ("three", 3)):
-        results = reports(run, returned(run, name, "A launch"), size)
+        results = reports(run, returned(run, name), size)
         for key, variable in (("address", "MASTER_ADDR"), ("port", "MASTER_PORT")):
-            unset = [result["rank"] for result in results if not result[key]]
+            unset = [result["rank"] for result in results if not has(result, **{key: str})]
             run.expect(not unset, f"{variable} is not set", ranks=unset)
             values = sorted({result[key] for result in results})
             run.expect(len(values) == 1, f"{variable} differs between the ranks", actual=" and ".join(values))
@@ -193,10 +215,10 @@ def judge_meeting(run: Any, probe: ModuleType) -> None:
     """Two ranks join a group, while the caller's own MASTER_PORT names a port on which somebody else listens."""
     import torch
 
-    results = returned(run, "joined", "A launch of 2 ranks that join a gloo group")
-    joined = [result for result in results if isinstance(result, dict)]
+    results = returned(run, "joined")
+    joined = [result for result in results if has(result, forked=bool)]
     run.expect(len(joined) == 2, "Results are missing", expected="2", actual=str(len(joined)))
-    taken = [rank for rank, result in enumerate(joined) if result["port"] == run[0]["taken"]]
+    taken = [rank for rank, result in enumerate(joined) if result.get("port") == run[0]["taken"]]
     run.expect(
         not taken,
         "MASTER_PORT is the one that the caller's environment named, on which somebody else listens",
@@ -206,7 +228,8 @@ def judge_meeting(run: Any, probe: ModuleType) -> None:
     total = probe.contribution(run.seed, 0) + probe.contribution(run.seed, 1)
     for rank, result in enumerate(joined):
         if not result["forked"]:
-            actual = torch.tensor(result["sum"], dtype=torch.float64)
+            numbers = [float(item) for item in result["sum"]] if has(result, sum=list) else []
+            actual = torch.tensor(numbers, dtype=torch.float64)
             run.expect_close(actual, total, "the all-reduced tensor", ranks=[rank])
 
 
@@ -225,35 +248,32 @@ def accuracy(run: Any, probe: ModuleType, state: dict[str, Any], rank: int) -> f
         return float((model(inputs).argmax(1) == targets).double().mean())
 
 
-def returned(run: Any, name: str, subject: str) -> list[Any]:
+def returned(run: Any, name: str) -> list[Any]:
     """The list that a launch came back with."""
     launch: Launch = run[0][name]
-    run.expect(not launch["hung"], f"{subject} got stuck: no process moved any more", expected="a list of results")
-    run.expect(not launch["raised"], f"{subject} raised", expected="a list of results", actual=first_line(launch))
+    subject, line, expected = LAUNCHES[run.case.name][name], launch["line"], "a list of results"
+    stuck = f"{subject} got stuck: no process moved any more"
+    run.expect(not launch["hung"], stuck, expected=expected, line=line)
+    run.expect(not launch["raised"], f"{subject} raised", expected=expected, actual=first_line(launch), line=line)
     run.expect(launch["type"] == "list", f"{subject} returned the wrong type", expected="list", actual=launch["type"])
     return list(launch["results"])
 
 
-def raised(run: Any, name: str, subject: str) -> Launch:
-    """A launch that came back with an exception."""
+def raised(run: Any, name: str) -> Launch:
+    """A launch that came back with an exception, after its ranks had started."""
     launch: Launch = run[0][name]
-    run.expect(
-        not launch["hung"], subject, expected="an exception in the caller", actual="a launch that never came back"
-    )
-    seen = f"the launch returned {launch['results']}"
-    run.expect(launch["raised"], subject, expected="an exception in the caller", actual=seen)
-    run.expect(
-        launch["started"],
-        subject,
-        expected="ranks that start before they fail",
-        actual=f"none, but {first_line(launch)}",
-    )
+    subject, line, expected = LAUNCHES[run.case.name][name], launch["line"], "an exception in the caller"
+    never = "the launch never came back: no process moved any more"
+    run.expect(not launch["hung"], subject, expected=expected, actual=never, line=line)
+    run.expect(launch["raised"], subject, expected=expected, actual=f"the launch returned {launch['results']}"[:200])
+    nothing = f"no rank called fn, but the caller got {first_line(launch)}"
+    run.expect(launch["started"], subject, expected=expected, actual=nothing, line=line)
     return launch
 
 
 def reports(run: Any, results: list[Any], size: int) -> list[dict[str, Any]]:
     """Results of the probe's `report`, one a rank."""
-    found = [result for result in results if isinstance(result, dict) and "pid" in result]
+    found = [result for result in results if has(result, rank=int, pid=int, forked=bool)]
     run.expect(
         len(results) == len(found) == size,
         f"The list of a launch of {size} rank{'s' if size > 1 else ''}",
@@ -261,6 +281,11 @@ def reports(run: Any, results: list[Any], size: int) -> list[dict[str, Any]]:
         actual=f"{len(results)} entries, {len(found)} of them results",
     )
     return found
+
+
+def has(result: Any, **kinds: type) -> bool:
+    """True for a dict with these entries of these types: a list may hold anything."""
+    return isinstance(result, dict) and all(type(result.get(key)) is kind for key, kind in kinds.items())
 
 
 def first_line(launch: Launch) -> str:

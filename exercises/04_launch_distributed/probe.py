@@ -11,9 +11,11 @@ import importlib.util
 import os
 import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -163,7 +165,7 @@ def meet(rank: int, world_size: int, mine: str, other: str, other_size: int, mee
     total = torch.ones(1)
     dist.all_reduce(total)
     dist.destroy_process_group()
-    return [token, rank, os.environ["MASTER_PORT"], total.item()]
+    return {"token": token, "rank": rank, "port": os.environ["MASTER_PORT"], "sum": total.item()}
 
 
 def fail_first(rank: int, world_size: int, folder: str, first: str, later: str) -> int:
@@ -413,7 +415,7 @@ class Launcher:
         self.watched("at once", folders, run)
 
     def watched(self, name: str, folders: list[Path], call: Callable[[], dict[str, Any]]) -> Any:
-        watch = Watch(folders, NO_PATIENCE if self.stuck else PATIENCE)
+        watch = Watch(self.rank.student.__file__, folders, NO_PATIENCE if self.stuck else PATIENCE)
         found = watch.run_here(call)
         self.stuck = self.stuck or found["hung"]
         value = found.pop("value", None)
@@ -424,17 +426,21 @@ class Launcher:
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> dict[str, Any]:
-    """What came of a call: `value`, or `raised` (class names upwards) with all the `text` that the error carries."""
+    """What came of a call: `value`, or `raised` (class names upwards), all the `text` that the error carries, and the
+    `line` of the student's file that it passed last."""
     try:
         return {"value": function(*args), "raised": [], "text": ""}
     except Stuck:
         raise
     except BaseException as error:
-        return {
-            "value": None,
-            "raised": [kind.__name__ for kind in type(error).__mro__],
-            "text": text_of(error)[-20000:],
-        }
+        names = [kind.__name__ for kind in type(error).__mro__]
+        line = line_in(sys.modules[function.__module__].__file__ or "", traceback.walk_tb(error.__traceback__))
+        return {"value": None, "raised": names, "text": text_of(error)[-20000:], "line": line}
+
+
+def line_in(file: str, frames: Iterable[tuple[Any, int]]) -> int | None:
+    """The line of the last of some frames that belongs to a file."""
+    return next((line for frame, line in reversed(list(frames)) if frame.f_code.co_filename == file), None)
 
 
 def text_of(error: BaseException | None, depth: int = 0) -> str:
@@ -505,14 +511,15 @@ class Watch(threading.Thread):
     Stuck is a matter of evidence: no process of the tree has started, ended, waited for a core or used one.
     """
 
-    def __init__(self, folders: list[Path], patience: int) -> None:
+    def __init__(self, file: str, folders: list[Path], patience: int) -> None:
         super().__init__(daemon=True)
-        self.folders, self.limit = folders, patience
+        self.file, self.folders, self.limit = file, folders, patience
         self.over = threading.Event()
         self.hung = False
+        self.line: int | None = None
 
     def run_here(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {"raised": [], "text": ""}
+        found: dict[str, Any] = {"raised": [], "text": "", "line": None}
         signal.signal(signal.SIGALRM, self.leave)
         self.start()
         with suppress(Stuck):
@@ -520,7 +527,7 @@ class Watch(threading.Thread):
             self.over.set()
         self.over.set()
         self.join()
-        return {**found, "hung": self.hung}
+        return {**found, "hung": self.hung, "line": self.line or found.get("line")}
 
     def leave(self, *_: Any) -> None:
         if not self.over.is_set():
@@ -533,9 +540,15 @@ class Watch(threading.Thread):
             quiet = 0 if moved(before, now) else quiet + 1
             before = now
             if quiet > self.patience():
+                self.line = self.line or self.where()
                 self.hung = True
                 self.end_all()
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    def where(self) -> int | None:
+        """The line of the student's file at which the main thread waits."""
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        return line_in(self.file, reversed(list(traceback.walk_stack(frame))))
 
     def patience(self) -> int:
         return STUBBORN_PATIENCE if any((folder / "asked").exists() for folder in self.folders) else self.limit

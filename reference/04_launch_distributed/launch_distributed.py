@@ -1,12 +1,8 @@
 """Start one process per rank, hand them a meeting point, and bring their results or their first failure home.
 
-The layout follows "Multiprocessing best practices" and "torch.multiprocessing" of the PyTorch documentation, with
-the standard library alone, so that every step can be seen:
-
-    1. choose a port at which the ranks can meet;
-    2. start `world_size` processes that share nothing with this one;
-    3. wait for whatever comes first, a result or a death, from any rank;
-    4. whatever happened, see every process to its end.
+Reserve a port at which the ranks can meet, start `world_size` processes that share nothing with this one, wait for
+whatever comes first from any rank, a result or a death, and whatever happened, see every process to its end. Follows
+"Multiprocessing best practices" of the PyTorch documentation, with the standard library alone, so that each step shows.
 """
 
 from __future__ import annotations
@@ -92,8 +88,8 @@ def start(number: int, world_size: int, port: int, call: bytes) -> Rank:
 def run_rank(number: int, world_size: int, port: int, sender: Connection, call: bytes) -> None:
     """Runs in the new process: calls the function and sends (True, result) or (False, traceback) home.
 
-    Pickling here, and not inside `send`, has two reasons. A result that cannot be pickled becomes an error of this
-    rank. And tensors travel by value: torch's own reduction would send a file descriptor that dies with this process.
+    Pickles before it sends, so that a result that cannot be pickled is an error of this rank, and tensors travel by
+    value: torch's own reduction would send a file descriptor that dies with this process.
     """
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     os.environ["MASTER_PORT"] = str(port)
