@@ -113,9 +113,11 @@ def contribution(seed: int, rank: int) -> Any:
 
 
 def use_threads() -> None:
-    """A product on two of torch's threads, and a backward on autograd's."""
+    """A product on two of torch's threads, a backward on autograd's, and a CUDA context where there is a GPU."""
     import torch
 
+    if torch.cuda.is_available():
+        torch.ones(1, device="cuda")
     torch.set_num_threads(2)
     weight = torch.ones(300, 300, requires_grad=True)
     (weight @ weight).sum().backward()
@@ -242,9 +244,9 @@ def train_digits(rank: int, world_size: int, folder: str, trainer: str, data: An
     torch.manual_seed(seed)
     if trainer == "softmax":
         return train_softmax(rank, world_size, data)
-    import train_ddp
-
     with held_groups():
+        import train_ddp  # not earlier: it may import init_process_group by name
+
         return train_ddp.train_ddp(rank, world_size, digits_model, data, 15, batch_size=32, lr=0.2)
 
 
@@ -329,7 +331,7 @@ def digits(rank: Any) -> None:
     models = show.launch("digits", 2, train_digits, "folder", chosen, data, rank.seed)
     rank.record("trainer", chosen)
     states = [model.state_dict() for model in models or [] if hasattr(model, "state_dict")]
-    rank.record("states", [{key: value.detach().clone() for key, value in state.items()} for state in states])
+    rank.record("states", [{key: value.detach().cpu().clone() for key, value in state.items()} for state in states])
 
 
 def messages(seed: int) -> list[str]:
@@ -541,7 +543,7 @@ class Watch(threading.Thread):
             before = now
             if quiet > self.patience():
                 self.line = self.line or self.where()
-                self.hung = True
+                self.hung, self.limit = True, NO_PATIENCE
                 self.end_all()
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
@@ -551,7 +553,8 @@ class Watch(threading.Thread):
         return line_in(self.file, reversed(list(traceback.walk_stack(frame))))
 
     def patience(self) -> int:
-        return STUBBORN_PATIENCE if any((folder / "asked").exists() for folder in self.folders) else self.limit
+        asked = any((folder / "asked").exists() for folder in self.folders)
+        return STUBBORN_PATIENCE if asked and not self.hung else self.limit
 
     def look(self) -> dict[int, tuple[bool, float]]:
         """For the caller and each process below it: does it want a core, and how many seconds has it used?"""

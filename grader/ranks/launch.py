@@ -55,6 +55,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
+        **host.HUGE_PAGES,
     }
 
 
@@ -193,7 +194,9 @@ def _receive_all(connection: Connection, seconds: float) -> list[bytes]:
     messages: list[bytes] = []
     with contextlib.suppress(EOFError, ConnectionResetError):
         while connection.poll(max(0.0, until - time.monotonic())):
-            messages.append(connection.recv_bytes())
+            if not (message := connection.recv_bytes()):
+                break
+            messages.append(message)
     return messages
 
 

@@ -13,6 +13,7 @@ import gc
 import importlib
 import inspect
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -304,6 +305,7 @@ def _set_scene(index: int, spec: Mapping[str, Any], output: Any) -> None:
     _limit()
     if STACK_SIGNAL is not None:
         faulthandler.register(STACK_SIGNAL, file=_stack_file(scratch), all_threads=True, chain=False)
+    multiprocessing.set_start_method(None, force=True)  # undecided, as in an interpreter of the student's own
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv = ["rank"]
     sys.path[:] = [spec["code"], *[entry for entry in sys.path if entry and entry != str(Path.cwd())]]

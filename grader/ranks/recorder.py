@@ -36,6 +36,7 @@ def install() -> None:
     _wrap(dist.Work, "wait", lambda wait: _watched(wait, lambda work, *_, **__: _sent.get(work, {"operation": "wait"})))
     for name in ("get", "wait"):
         _wrap(dist.Store, name, lambda call: _watched(call, lambda *_, **__: {"operation": "the rendezvous"}))
+    _wrap(dist.TCPStore, "__init__", lambda init: _watched(init, _meeting))
     for name in ("send", "recv"):
         _wrap(dist.ProcessGroup, name, functools.partial(_posted, name))
     _wrap(dist.ProcessGroup, "recv_anysource", lambda call: _posted("recv", call, any_source=True))
@@ -45,6 +46,13 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
     """Replace a method, if this torch has it. Without a wrapper a wait is still told by its stack."""
     if (method := getattr(owner, name, None)) is not None:
         setattr(owner, name, wrapper(method))
+
+
+def _meeting(store: Any, host: str = "", port: int = 0, world_size: int | None = None, *more: Any, **named: Any) -> Any:
+    """Where a TCPStore that is being made meets the others."""
+    master = bool(more[0] if more else named.get("is_master", False))
+    place = {"hostname": host, "port": port, "world_size": world_size or 0, "rank": 0 if master else -1}
+    return {"operation": "the rendezvous", "meeting": place}
 
 
 def _watched(function: Callable[..., Any], describe: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
@@ -116,13 +124,13 @@ def _thread(ident: int, frame: FrameType, is_main: bool, pending: list[Any], stu
     stack = stack_of(frame, student_file)
     state = _state(frame, posted, pending)
     wait = _describe(stack, posted, pending) if state == "communication" else None
-    return {"main": is_main, "state": state, "wait": wait, "stack": stack, "rendezvous": _rendezvous(frame)}
+    return {"main": is_main, "state": state, "wait": wait, "stack": stack, "rendezvous": _rendezvous(frame, posted)}
 
 
-def _rendezvous(frame: FrameType | None) -> dict[str, Any] | None:
+def _rendezvous(frame: FrameType | None, posted: dict[str, Any] | None) -> dict[str, Any] | None:
     """Where a thread meets the others, if it is inside init_process_group: read from the arguments of torch's own
     functions. A rank that looks for a server which is not up yet sleeps and retries, so being asleep says nothing."""
-    found: dict[str, Any] | None = None
+    found: dict[str, Any] | None = posted.get("meeting") if posted else None
     while frame is not None:
         if DISTRIBUTED in frame.f_code.co_filename and frame.f_code.co_name in RENDEZVOUS:
             local = frame.f_locals

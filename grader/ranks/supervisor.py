@@ -322,6 +322,7 @@ class Supervisor:
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)
             self.judge.send_bytes(wire.encode({"seconds": seconds}))
+            self.judge.send_bytes(b"")  # the judge need not wait for this process to be taken apart
 
 
 def _main_stack(rank: Watched) -> list[list[Any]]:

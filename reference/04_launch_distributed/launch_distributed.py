@@ -131,7 +131,6 @@ def receive(rank: Rank) -> Any:
 
 
 def describe_exit(code: int | None) -> str:
-    """Negative exit codes are signals."""
     return f"killed by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
 
 

@@ -147,6 +147,17 @@ def sleeps_while_holding_the_gil(rank):
     dist.barrier()
 
 
+def waits_for_a_store_that_nobody_serves(rank):
+    dist.TCPStore("localhost", int(os.environ["MASTER_PORT"]), 2, False)
+
+
+def joins_late_with_a_store_of_his_own(rank):
+    if rank.rank == 0:
+        time.sleep(2.0)
+    store = dist.TCPStore("localhost", int(os.environ["MASTER_PORT"]), rank.world_size, rank.rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank.rank, world_size=rank.world_size)
+
+
 def joins_late(rank):
     if rank.rank == 0:
         time.sleep(2.0)
@@ -191,7 +202,7 @@ def reads_input(rank):
 
 
 def sets_a_start_method(rank):
-    torch.multiprocessing.set_start_method("spawn", force=True)
+    torch.multiprocessing.set_start_method("spawn")
     dist.barrier()
 
 

@@ -1,4 +1,4 @@
-"""torch.multiprocessing.spawn, which knows how to fail, with a file for each rank's result."""
+"""What mp.spawn is made of: start_processes, which knows how to fail, and a file for each rank's result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 
 
 def run_rank(rank: int, world_size: int, port: int, folder: str, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Calls fn and leaves its result in a file; spawn brings home what it raises."""
+    """Calls fn and leaves its result in a file; the process context brings home what it raises."""
     os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
     torch.save(fn(rank, world_size, *args), Path(folder, f"saving{rank}"))
     Path(folder, f"saving{rank}").rename(Path(folder, f"{rank}.pt"))
@@ -29,9 +29,10 @@ def free_port() -> int:
 def launch_distributed(world_size: int, fn: Callable[..., Any], *args: Any) -> list[Any]:
     if world_size < 1:
         raise ValueError(f"world_size must be positive, got {world_size}")
+    mp.set_forkserver_preload(["torch"])
     with tempfile.TemporaryDirectory() as folder:
         call = (world_size, free_port(), folder, fn, args)
-        context = mp.spawn(run_rank, args=call, nprocs=world_size, join=False)
+        context = mp.start_processes(run_rank, call, world_size, join=False, start_method="forkserver")
         while not context.join(grace_period=1.0):
             pass
         results = [Path(folder, f"{rank}.pt") for rank in range(world_size)]
