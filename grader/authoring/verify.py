@@ -162,7 +162,7 @@ def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, s
         path=specimen.path,
         source=specimen.source,
         digest=hashlib.sha256(specimen.source).hexdigest(),
-        companions=_companions(exercise, root),
+        companions=_companions(exercise, root) if specimen.kind in (Kind.SOLUTION, Kind.VARIANT) else {},
     )
     runs = run_in(session, exercise, received, used, jobs=1)
     return used, received, runs, time.monotonic() - start

@@ -13,8 +13,10 @@ import os
 import pickle
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,6 +24,9 @@ TORCH = os.sep + "torch" + os.sep
 DISTRIBUTED = TORCH + "distributed" + os.sep
 PASSIVE_FILES = ("threading.py", "queue.py")
 MAX_FRAMES = 60
+ESTABLISHED = "01"
+PATIENCE = 1.0
+"""Seconds that a store's client waits for its server's port before torch's own way of trying begins."""
 RENDEZVOUS = ("_create_c10d_store", "init_process_group")
 
 _waiting: dict[int, dict[str, Any]] = {}
@@ -36,7 +41,7 @@ def install() -> None:
     _wrap(dist.Work, "wait", lambda wait: _watched(wait, lambda work, *_, **__: _sent.get(work, {"operation": "wait"})))
     for name in ("get", "wait"):
         _wrap(dist.Store, name, lambda call: _watched(call, lambda *_, **__: {"operation": "the rendezvous"}))
-    _wrap(dist.TCPStore, "__init__", lambda init: _watched(init, _meeting))
+    _wrap(dist.TCPStore, "__init__", lambda init: _watched(_patient(init), _meeting))
     for name in ("send", "recv"):
         _wrap(dist.ProcessGroup, name, functools.partial(_posted, name))
     _wrap(dist.ProcessGroup, "recv_anysource", lambda call: _posted("recv", call, any_source=True))
@@ -48,11 +53,46 @@ def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
         setattr(owner, name, wrapper(method))
 
 
-def _meeting(store: Any, host: str = "", port: int = 0, world_size: int | None = None, *more: Any, **named: Any) -> Any:
-    """Where a TCPStore that is being made meets the others."""
-    master = bool(more[0] if more else named.get("is_master", False))
-    place = {"hostname": host, "port": port, "world_size": world_size or 0, "rank": 0 if master else -1}
+def _meeting(
+    store: Any,
+    host_name: str = "",
+    port: int = 0,
+    world_size: int | None = None,
+    is_master: bool = False,
+    *_: Any,
+    **__: Any,
+) -> dict[str, Any]:
+    """Where a TCPStore that is being made meets the others, from the arguments of its constructor."""
+    place = {"hostname": host_name, "port": port, "world_size": world_size or 0, "rank": 0 if is_master else -1}
     return {"operation": "the rendezvous", "meeting": place}
+
+
+def _patient(init: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a client wait for its server's port for a moment. torch's own client, refused once, sleeps for half a second
+    and more, so that ranks which start together would often lose most of a run to that sleep."""
+
+    @functools.wraps(init)
+    def patient_init(store: Any, *args: Any, **kwargs: Any) -> None:
+        place = _meeting(store, *args, **kwargs)["meeting"]
+        if place["rank"] != 0:
+            until = time.monotonic() + PATIENCE
+            while not _serving(place["port"]) and time.monotonic() < until:
+                time.sleep(0.002)
+        init(store, *args, **kwargs)
+
+    return patient_init
+
+
+def _serving(port: int) -> bool:
+    """Whether a server on this machine has accepted a connection on a port: the first is that of rank 0 itself. A
+    client that comes between the opening of the port and that moment can lose its first message, and tries again only
+    after five seconds. Looks at the kernel's tables without connecting. True where there are none."""
+    try:
+        tables = [Path(name).read_text().splitlines()[1:] for name in ("/proc/net/tcp", "/proc/net/tcp6")]
+    except OSError:
+        return True
+    rows = (line.split() for table in tables for line in table)
+    return any(row[3] == ESTABLISHED and row[9] != "0" and int(row[1].rpartition(":")[2], 16) == port for row in rows)
 
 
 def _watched(function: Callable[..., Any], describe: Callable[..., dict[str, Any]]) -> Callable[..., Any]:

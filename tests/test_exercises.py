@@ -1,0 +1,75 @@
+"""The exercises themselves: every one is proved on real ranks, as `make verify` does, and its pages can be read."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from grader import catalog
+from grader.authoring.verify import Kind, Specimen, matrix, specimens, verify
+from grader.submission import begun
+
+ROOT = Path(__file__).parents[1]
+NAMES = catalog.all_names(ROOT)
+SLOW = {"04_launch_distributed": 7}
+"""Exercises whose student starts interpreters: every so many mutants are tried here, all of them in `make verify`."""
+FEWEST_MUTANTS, FEWEST_VARIANTS = 15, 2
+
+
+def chosen(name: str, specimen: Specimen) -> bool:
+    every = SLOW.get(name, 1)
+    if specimen.kind is not Kind.MUTANT or every == 1:
+        return True
+    exercise = catalog.load(name, ROOT)
+    mutants = [s.name for s in specimens(exercise, ROOT) if s.kind is Kind.MUTANT]
+    return mutants.index(specimen.name) % every == 0
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exercise_accepts_what_is_right_and_nothing_else(name: str) -> None:
+    """Stub, solution, variants and mutants get the verdicts that they must."""
+    proof = verify(name, ROOT, select=lambda specimen: chosen(name, specimen))
+    breaches = [b for b in proof.breaches() if not (name in SLOW and b.startswith("no mutant fails"))]
+    assert breaches == [], matrix(proof)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exercise_is_complete(name: str) -> None:
+    """Enough mutants and variants, a mutant for every check, three hints everywhere, nothing else in the folder, and a
+    stub that nobody has begun."""
+    exercise = catalog.load(name, ROOT)
+    catalog.check_nothing_else(exercise.folder)
+    mutants = catalog.load_mutants(exercise, ROOT)
+    assert len(mutants) >= FEWEST_MUTANTS and len(catalog.variants(exercise, ROOT)) >= FEWEST_VARIANTS
+    assert {check.id for check in exercise.checks} == {check for mutant in mutants for check in mutant.fails}
+    assert len(exercise.hints) == 3 and all(len(check.hints) == 3 for check in exercise.checks)
+    assert {1, 2, 3} <= {case.world_size for case in exercise.cases} or name in SLOW or name == "02_shard_data"
+    assert not begun(exercise, ROOT)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_statement_teaches(name: str) -> None:
+    """The idea, the contract, an example, common mistakes, what interviewers ask, further reading."""
+    text = (ROOT / "exercises" / name / "README.md").read_text()
+    headings = [line.lower() for line in text.splitlines() if line.startswith("## ")]
+    for wanted in ("idea", "contract", "example", "mistake", "interview", "reading"):
+        assert any(wanted in heading for heading in headings), wanted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_probes_know_nothing_of_the_judge(name: str) -> None:
+    """A probe runs beside student code: it imports neither the grader nor the checks."""
+    tree = ast.parse((ROOT / "exercises" / name / "probe.py").read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not {module for module in imported if module.partition(".")[0] in ("grader", "checks", "pytest")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_solution_is_short(name: str) -> None:
+    """It can be read in one sitting."""
+    solution = ROOT / "reference" / name / f"{name.partition('_')[2]}.py"
+    assert len(solution.read_text().splitlines()) <= 160
