@@ -95,7 +95,9 @@ def run_in(
         return session.run(exercise, received, case)
 
     with pool_on(session, jobs) as pool:
-        return (imported, *pool.map(run, cases))
+        largest_first = sorted(cases, key=lambda case: case.world_size, reverse=True)  # packs best
+        jobs_by_case = {case.id: pool.submit(run, case) for case in largest_first}
+        return (imported, *(jobs_by_case[case.id].result() for case in cases))
 
 
 @contextmanager
