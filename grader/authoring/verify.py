@@ -146,7 +146,7 @@ def try_all(
     progress: Callable[[str], None],
 ) -> Iterator[Trial]:
     """Run specimens in a pool and judge each in this thread, since pytest is not made for several."""
-    with pool_on(session, os.cpu_count() or 1) as pool:
+    with pool_on(session, 1 + (os.cpu_count() or 1)) as pool:
         jobs = [(specimen, pool.submit(_run, session, exercise, root, specimen, seed)) for specimen in chosen]
         for specimen, job in jobs:
             used, received, runs, seconds = job.result()

@@ -77,7 +77,7 @@ def _patient(init: Callable[..., Any]) -> Callable[..., Any]:
         if place["rank"] != 0:
             until = time.monotonic() + PATIENCE
             while not _serving(place["port"]) and time.monotonic() < until:
-                time.sleep(0.005)
+                time.sleep(0.01)
         init(store, *args, **kwargs)
 
     return patient_init
