@@ -189,7 +189,7 @@ class _Page:
 
     def subject(self, finding: Finding, indent: int) -> Lines:
         """What the finding is about, and the place behind it, or below it where there is no room."""
-        subject, where = " ".join(finding.subject.split()), place(finding)
+        subject, where = " ".join(finding.subject.split()), place(finding, self.report.exercise)
         whole = Text.assemble(subject, (f" · {where}" if where and subject else where, "dim"))
         if where and whole.cell_len > self.width - indent:
             return hang(Text(" " * indent), [*wrap(Text(subject), self.width - indent), Text(where, "dim")])

@@ -107,10 +107,12 @@ def rank_list(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-def place(finding: Finding) -> str:
-    """Where a finding was seen: `ranks 0, 2 of 3 · line 41`; empty where nothing is known."""
+def place(finding: Finding, exercise: Exercise) -> str:
+    """Where a finding was seen: `ranks 0, 2 of 3 · line 41`; empty where nothing is known. That it was one rank alone
+    is told only where the exercise has runs on several."""
+    sizes = {case.world_size for case in exercise.cases}
     ranks = () if finding.case == IMPORT else finding.ranks
-    parts = [_ranks_in_world(ranks, world_size_of(finding.case))]
+    parts = [] if sizes == {1} else [_ranks_in_world(ranks, world_size_of(finding.case))]
     if finding.line:
         parts.append(f"line {finding.line}")
     return " · ".join(filter(None, parts))
