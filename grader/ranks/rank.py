@@ -1,40 +1,28 @@
 """The inside of a rank process: set the scene, call the probe, send what it recorded.
 
-This is the only module of ours that shares a process with student code. It knows no expected value.
+With scene, contract, raised, recorder, reaper and wire it is all of ours that shares a process with student code. None of
+them knows an expected value.
 Messages to the supervisor are `b"O" + wire frame` (an observation) or `b"J" + JSON` (everything else).
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import functools
 import gc
 import importlib
-import inspect
 import json
-import multiprocessing
 import os
-import random
-import signal
-import sys
 import threading
-import traceback
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from grader import wire
-from grader.ranks import reaper, recorder
-
-MAX_TEXT = 4000
-MAX_CAUSES = 5
-STACK_SIGNAL = getattr(signal, "SIGUSR2", None)
-
-
-class ContractError(Exception):
-    """The student's module lacks a name, or a function cannot be called as the contract calls it."""
+from grader.ranks import recorder, scene
+from grader.ranks.contract import check_contract
+from grader.ranks.raised import MAX_TEXT, described, frames_of
 
 
 class Attempt:
@@ -95,7 +83,7 @@ class Rank:
         try:
             return Attempt(value=function(*args, **kwargs))
         except Exception as error:
-            line = next((f[1] for f in reversed(_frames(error, self.student.__file__ or "")) if f[3]), None)
+            line = next((f[1] for f in reversed(frames_of(error, self.student.__file__ or "")) if f[3]), None)
             return Attempt(error=error, line=line)
 
     def hold_group(self) -> None:
@@ -124,8 +112,8 @@ class Rank:
 def main(index: int, spec: Mapping[str, Any], ends: list[tuple[Any, Any]]) -> None:
     """Entry point of a rank process. Never returns."""
     channel, output = ends[index]
-    _close_others(ends, index)
-    _set_scene(index, spec, output)
+    scene.close_others(ends, index)
+    scene.set_scene(index, spec, output)
     lock = threading.Lock()
 
     def send(message: bytes) -> None:
@@ -146,7 +134,7 @@ def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[by
     rank = Rank(spec, index, send)
     _tell(send, {"hello": os.getpid(), "own": [monitor.native_id]})
     ending = _call(rank, spec, file)
-    _flush()
+    scene.flush()
     _tell(send, {"ending": ending})
     released.wait()
     os._exit(0)  # while `rank` is still alive: the destructor of a group that it holds may wait for ever
@@ -176,15 +164,15 @@ def _call(rank: Rank, spec: Mapping[str, Any], file: str) -> dict[str, Any]:
             _join_group(rank, spec)
         _probe(rank, spec)
     except SystemExit as error:
-        return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": _frames(error, file)}
+        return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": frames_of(error, file)}
     except BaseException as error:
-        return _raised(error, file, rank.importing)
+        return described(error, file, rank.importing)
     return {"kind": "finished"}
 
 
 def _probe(rank: Rank, spec: Mapping[str, Any]) -> None:
     if not spec["probe"]:
-        _check_contract(rank.student, spec["requires"], spec["file"])
+        check_contract(rank.student, spec["requires"], spec["file"])
         return
     getattr(importlib.import_module("probe"), spec["probe"])(rank)
 
@@ -199,157 +187,3 @@ def _join_group(rank: Rank, spec: Mapping[str, Any]) -> None:
     store = dist.FileStore(str(rank.shared / "rendezvous"), rank.world_size)  # type: ignore[attr-defined]
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size)
-
-
-def _check_contract(module: types.ModuleType, requires: list[list[Any]], file: str) -> None:
-    for name, signature in requires:
-        target: Any = module
-        for part in name.split("."):
-            if not hasattr(target, part):
-                raise ContractError(f"{file} does not define {name}")
-            target = getattr(target, part)
-        if signature is not None:
-            _check_signature(target, name, signature)
-
-
-def _check_signature(target: Any, name: str, signature: str) -> None:
-    if not callable(target):
-        raise ContractError(f"{name} must be callable as {name}{signature}; it is a {type(target).__name__}")
-    namespace: dict[str, Any] = {}
-    exec(f"def contract{signature}: ...", namespace)  # the text is the manifest's, not the student's
-    wanted = inspect.signature(namespace["contract"]).parameters.values()
-    positional = [p for p in wanted if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    keywords = [p for p in wanted if p.kind is p.KEYWORD_ONLY or p.default is not p.empty]
-    try:
-        actual = inspect.signature(target)
-    except (TypeError, ValueError):
-        return  # a callable without a signature is tried out by the cases
-    required = [p for p in positional if p.default is p.empty]
-    extra = [1, 2] if any(p.kind is p.VAR_POSITIONAL for p in wanted) else []
-    try:
-        actual.bind(*([0] * len(required)), *extra, **({} if extra else {p.name: p.default for p in keywords}))
-        actual.bind(*([0] * len(required)), *extra)
-    except TypeError as error:
-        raise ContractError(
-            f"{name} must be callable as {name}{signature}, but {error}: it is {name}{actual}"
-        ) from None
-
-
-def _raised(error: BaseException, file: str, importing: bool) -> dict[str, Any]:
-    frames = _frames(error, file)
-    return {
-        "kind": "raised",
-        "type": type(error).__qualname__,
-        "message": _text(error),
-        "stack": frames,
-        "causes": _causes(error),
-        "importing": importing,
-        "communication": _is_transport(error) or (bool(frames) and recorder.DISTRIBUTED in frames[-1][0]),
-    }
-
-
-def _is_transport(error: BaseException) -> bool:
-    """Gloo and NCCL say so when a peer has gone; C++ raises some of it as a plain RuntimeError."""
-    named = type(error).__name__ in ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
-    text = _text(error)
-    return named or any(
-        mark in text for mark in ("gloo/transport", "onnection closed by peer", "onnection reset by peer")
-    )
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:MAX_TEXT]
-    except Exception:  # a student's __str__ may raise; the type still tells something
-        return "(its message could not be read)"
-
-
-def _causes(error: BaseException) -> list[str]:
-    found: list[str] = []
-    while len(found) < MAX_CAUSES:
-        following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if following is None:
-            break
-        found.append(f"{type(following).__qualname__}: {_text(following)}")
-        error = following
-    return found
-
-
-def _frames(error: BaseException, file: str) -> list[list[Any]]:
-    rows = [
-        [frame.f_code.co_filename, line, frame.f_code.co_qualname, frame.f_code.co_filename == file]
-        for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        rows.append([file, error.lineno or 1, "<module>", True])
-    return rows[-recorder.MAX_FRAMES :]
-
-
-def _close_others(ends: list[tuple[Any, Any]], index: int) -> None:
-    for other, pair in enumerate(ends):
-        if other != index:
-            for end in pair:
-                end.close()
-
-
-def _set_scene(index: int, spec: Mapping[str, Any], output: Any) -> None:
-    """A private folder, captured output, no input, one thread, a `__main__` that is not ours."""
-    reaper.die_with_parent()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    scratch = Path(spec["scratch"]) / f"rank{index}"
-    os.chdir(scratch)
-    for name in ("HOME", "TMPDIR"):
-        os.environ[name] = str(scratch)
-    _apply_environment(spec)
-    _redirect(output)
-    _limit()
-    if STACK_SIGNAL is not None:
-        faulthandler.register(STACK_SIGNAL, file=_stack_file(scratch), all_threads=True, chain=False)
-    multiprocessing.set_start_method(None, force=True)  # undecided, as in an interpreter of the student's own
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    sys.argv = ["rank"]
-    sys.path[:] = [spec["code"], *[entry for entry in sys.path if entry and entry != str(Path.cwd())]]
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(spec["seed"] + index)
-    random.seed(spec["seed"] + index)
-
-
-def _stack_file(scratch: Path) -> Any:
-    return (scratch.parent / f"stack{scratch.name.removeprefix('rank')}").open("w")
-
-
-def _apply_environment(spec: Mapping[str, Any]) -> None:
-    port = str(spec["port"])
-    given = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "RANKLINGS_PORT": port, **spec["environment"]}
-    for name, value in given.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = str(value)
-
-
-def _redirect(output: Any) -> None:
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    for target in (1, 2):
-        os.dup2(output.fileno(), target)
-    output.close()
-    sys.stdin = os.fdopen(0, closefd=False)
-    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
-
-
-def _limit() -> None:
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()

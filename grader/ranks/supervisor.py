@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from typing import Any
 from grader import wire
 from grader.model import Wait
 from grader.ranks import deadlock, quiet, reaper
+from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name
 
 Snapshots = dict[int, dict[str, Any]]
 
@@ -30,51 +30,7 @@ GRACE = 3.0
 """Seconds that busy ranks get after another has failed, before they are stopped."""
 ANSWER = 1.0
 """Seconds that a rank gets to answer a snapshot or to flush after its end."""
-HEAD = TAIL = 16 * 1024
 MAX_OBSERVATIONS = wire.MAX_FRAME
-
-
-class Tail:
-    """The first and the last bytes of a stream of any length."""
-
-    def __init__(self) -> None:
-        self._head, self._tail, self._total = bytearray(), bytearray(), 0
-
-    def add(self, data: bytes) -> None:
-        self._total += len(data)
-        room = HEAD - len(self._head)
-        self._head += data[:room]
-        self._tail = (self._tail + data[room:])[-TAIL:] if len(data) > room else self._tail
-
-    def text(self) -> str:
-        lost = self._total - len(self._head) - len(self._tail)
-        middle = f"\n… {lost} bytes left out …\n" if lost else ""
-        return bytes(self._head).decode(errors="replace") + middle + bytes(self._tail).decode(errors="replace")
-
-
-class Watched:
-    """What the supervisor knows of one rank. A rank is over once it has an ending."""
-
-    def __init__(self, rank: int, channel: Connection, output: Connection, process: Any) -> None:
-        self.rank, self.channel, self.process = rank, channel, process
-        self.output: Connection | None = output
-        self.pid: int = process.pid
-        self.own: frozenset[int] = frozenset()
-        self.ready = self.gone = False
-        self.ending: dict[str, Any] | None = None
-        self.observations: list[bytes] = []
-        self.size = 0
-        self.printed = Tail()
-        self.snapshot: dict[str, Any] | None = None
-        self.asked = ""
-
-    @property
-    def live(self) -> bool:
-        return self.ending is None
-
-    def end(self, ending: dict[str, Any], seconds: float) -> None:
-        if self.ending is None:
-            self.ending = {"stack": [], **ending, "seconds": seconds}
 
 
 class Supervisor:
@@ -176,7 +132,7 @@ class Supervisor:
         rank.gone = True
         code = rank.process.exitcode
         if code is not None and code < 0:
-            rank.end({"kind": "killed", "signal": _signal_name(-code)}, self._seconds())
+            rank.end({"kind": "killed", "signal": signal_name(-code)}, self._seconds())
         else:
             rank.end({"kind": "exited", "code": str(code), "how": "os._exit"}, self._seconds())
         self._note_failure(rank)
@@ -249,7 +205,7 @@ class Supervisor:
     def _call_deadlock(self, live: list[Watched], found: Mapping[int, Wait]) -> None:
         for rank in live:
             if rank.rank in found:
-                ending = {"kind": "deadlocked", "wait": asdict(found[rank.rank]), "stack": _main_stack(rank)}
+                ending = {"kind": "deadlocked", "wait": asdict(found[rank.rank]), "stack": main_stack(rank)}
                 rank.end(ending, self._seconds())
 
     def _quiet(self, live: list[Watched]) -> float:
@@ -323,44 +279,6 @@ class Supervisor:
                     self.judge.send_bytes(observation)
             self.judge.send_bytes(wire.encode({"seconds": seconds}))
             self.judge.send_bytes(b"")  # the judge need not wait for this process to be taken apart
-
-
-def _main_stack(rank: Watched) -> list[list[Any]]:
-    threads = rank.snapshot["threads"] if rank.snapshot else []
-    return next((list(thread["stack"]) for thread in threads if thread["main"]), [])
-
-
-def parse_faulthandler(text: str, student_file: str) -> list[list[Any]]:
-    """The last thread block of faulthandler's text as [[file, line, function, student], …], outermost first."""
-    rows: list[list[Any]] = []
-    for line in text.splitlines():
-        if "most recent call first" in line:
-            rows = []
-        elif line.startswith('  File "'):
-            file, _, rest = line.removeprefix('  File "').partition('", line ')
-            number, _, function = rest.partition(" in ")
-            rows.append([file, int(number) if number.isdigit() else 0, function, file == student_file])
-    return rows[::-1]
-
-
-@contextlib.contextmanager
-def reserved_port() -> Any:
-    """A free port on loopback, kept reserved while it is lent.
-
-    The socket is bound but never listens. Linux then gives the port to nobody else by itself, yet a rank that binds it
-    with SO_REUSEADDR, as torch's TCPStore does, gets it.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def main(spec: Mapping[str, Any], judge: Connection) -> None:

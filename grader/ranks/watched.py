@@ -1,0 +1,93 @@
+"""What a supervisor knows of one rank, and the small tools that it watches with."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+HEAD = TAIL = 16 * 1024
+
+
+class Tail:
+    """The first and the last bytes of a stream of any length."""
+
+    def __init__(self) -> None:
+        self._head, self._tail, self._total = bytearray(), bytearray(), 0
+
+    def add(self, data: bytes) -> None:
+        self._total += len(data)
+        room = HEAD - len(self._head)
+        self._head += data[:room]
+        self._tail = (self._tail + data[room:])[-TAIL:] if len(data) > room else self._tail
+
+    def text(self) -> str:
+        lost = self._total - len(self._head) - len(self._tail)
+        middle = f"\n… {lost} bytes left out …\n" if lost else ""
+        return bytes(self._head).decode(errors="replace") + middle + bytes(self._tail).decode(errors="replace")
+
+
+class Watched:
+    """What the supervisor knows of one rank. A rank is over once it has an ending."""
+
+    def __init__(self, rank: int, channel: Connection, output: Connection, process: Any) -> None:
+        self.rank, self.channel, self.process = rank, channel, process
+        self.output: Connection | None = output
+        self.pid: int = process.pid
+        self.own: frozenset[int] = frozenset()
+        self.ready = self.gone = False
+        self.ending: dict[str, Any] | None = None
+        self.observations: list[bytes] = []
+        self.size = 0
+        self.printed = Tail()
+        self.snapshot: dict[str, Any] | None = None
+        self.asked = ""
+
+    @property
+    def live(self) -> bool:
+        return self.ending is None
+
+    def end(self, ending: dict[str, Any], seconds: float) -> None:
+        if self.ending is None:
+            self.ending = {"stack": [], **ending, "seconds": seconds}
+
+
+def main_stack(rank: Watched) -> list[list[Any]]:
+    threads = rank.snapshot["threads"] if rank.snapshot else []
+    return next((list(thread["stack"]) for thread in threads if thread["main"]), [])
+
+
+def parse_faulthandler(text: str, student_file: str) -> list[list[Any]]:
+    """The last thread block of faulthandler's text as [[file, line, function, student], …], outermost first."""
+    rows: list[list[Any]] = []
+    for line in text.splitlines():
+        if "most recent call first" in line:
+            rows = []
+        elif line.startswith('  File "'):
+            file, _, rest = line.removeprefix('  File "').partition('", line ')
+            number, _, function = rest.partition(" in ")
+            rows.append([file, int(number) if number.isdigit() else 0, function, file == student_file])
+    return rows[::-1]
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A free port on loopback, kept reserved while it is lent.
+
+    The socket is bound but never listens. Linux then gives the port to nobody else by itself, yet a rank that binds it
+    with SO_REUSEADDR, as torch's TCPStore does, gets it.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
