@@ -1,7 +1,7 @@
 """The inside of a rank process: set the scene, call the probe, send what it recorded.
 
-With scene, contract, raised, recorder, reaper and wire it is all of ours that shares a process with student code. None of
-them knows an expected value.
+With scene, contract, raised, recorder, reaper and wire it is all of ours that shares a process with student code; none
+of them knows an expected value.
 Messages to the supervisor are `b"O" + wire frame` (an observation) or `b"J" + JSON` (everything else).
 """
 
