@@ -50,12 +50,10 @@ class Case:
     probe: str
     seed: int = 0
     deadline: float = 30.0
-    backend: str = "gloo"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str | None] = field(default_factory=dict)
     process_group: bool = False
     hold_group: bool = True
-    trace: bool = False
 
     @property
     def id(self) -> str:

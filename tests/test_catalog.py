@@ -225,7 +225,7 @@ def test_a_family_becomes_one_case_a_world_size(house: House) -> None:
     assert (first.probe, first.deadline, first.seed) == ("train", 20.0, 0)
     assert first.parameters == {"samples": 24, "names": ["a", None, 1.5]}
     assert first.environment == {"MASTER_PORT": None, "OMP_NUM_THREADS": "1"}
-    assert (last.probe, last.hold_group, last.process_group, last.trace) == ("alone", True, False, False)
+    assert (last.probe, last.hold_group, last.process_group) == ("alone", True, False)
 
 
 def test_cases_of_a_family_share_no_parameters(house: House) -> None:

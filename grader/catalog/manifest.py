@@ -70,7 +70,6 @@ class CaseFamily(_Strict):
     environment: dict[Variable, str | None] = {}
     process_group: bool = False
     hold_group: bool = True
-    trace: bool = False
 
 
 class CheckEntry(_Strict):

@@ -121,7 +121,8 @@ class Session:
         self._ready = True
 
     def run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
-        """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError for the machine's faults.
+        """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where
+        the machine is at fault.
 
         Runs may overlap in threads of one session.
         """
