@@ -1,0 +1,66 @@
+"""grader.ranks.host and launch, without ranks: faults of the machine are told as such."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+import pytest
+
+from grader import wire
+from grader.errors import RunError
+from grader.ranks import host
+from grader.ranks.launch import _records
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    before = signal.getsignal(signal.SIGCHLD)
+    pair = socket.socketpair()
+    yield pair
+    for end in pair:
+        end.close()
+    signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_run_for_which_no_process_can_be_started_is_told(
+    sockets: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory, or too many processes: the host says so and serves on."""
+
+    def fork() -> int:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(os, "fork", fork)
+    judge, end = sockets
+    mine, theirs = socket.socketpair()
+    with theirs:
+        host.send(judge, {"any": "spec"}, theirs.fileno())
+    judge.shutdown(socket.SHUT_WR)
+    host.serve(end)
+    with Connection(mine.detach()) as connection, pytest.raises(RunError, match="Cannot allocate memory"):
+        _records([connection.recv_bytes()], "x.py")
+
+
+def test_a_full_disk_under_the_ranks_is_told() -> None:
+    """The supervisor's fault becomes a sentence of the judge's."""
+    with pytest.raises(RunError, match="No space left"):
+        _records([wire.encode({"fault": "OSError: [Errno 28] No space left on device"})], "x.py")
+
+
+def test_a_supervisor_that_vanishes_is_told() -> None:
+    """Killed from outside, it has said nothing or half of it."""
+    with pytest.raises(RunError, match="ended before it could say"):
+        _records([], "x.py")
+
+
+def test_a_request_cut_short_ends_the_service(sockets: tuple[socket.socket, socket.socket]) -> None:
+    """The judge is gone."""
+    judge, end = sockets
+    judge.send(b"\0\0")
+    judge.close()
+    assert host.receive(end) is None
