@@ -12,16 +12,20 @@ import contextlib
 import gc
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import sys
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from grader.ranks import reaper
 
 READY = b"R"
+SCRATCH = "ranklings-"
+"""How the name of a session's scratch folder begins, which is the host's working folder."""
 MAX_SPEC = 1 << 20
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "malloc"}
 """With glibc, the heap asks for huge pages: a fork copies hundreds of page-table entries instead of fifty thousand, and
@@ -120,7 +124,6 @@ def receive(judge: socket.socket) -> tuple[dict[str, Any], int] | None:
 
 def main() -> None:
     judge = socket.socket(fileno=int(sys.argv[1]))
-    reaper.die_with_parent()
     reaper.become_subreaper()
     for name in HUGE_PAGES:
         os.environ.pop(name, None)  # what students start is their own
@@ -131,6 +134,8 @@ def main() -> None:
         serve(judge)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     reaper.kill_descendants()
+    if Path.cwd().name.startswith(SCRATCH):  # a judge that was killed cannot remove it
+        shutil.rmtree(Path.cwd(), ignore_errors=True)
     os._exit(0)  # taking a thousand modules apart would cost a fifth of a second
 
 

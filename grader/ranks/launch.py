@@ -69,7 +69,7 @@ class Session:
         self._ready = False
 
     def __enter__(self) -> Session:
-        self.scratch = self._folder("ranklings-", None)
+        self.scratch = self._folder(host.SCRATCH, None)
         self._stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
         self._socket, theirs = socket.socketpair()
         self._stack.callback(self._socket.close)
