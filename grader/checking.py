@@ -11,12 +11,14 @@ Nothing here starts a process. A check that is not passed raises CheckFailed; an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn
 
 from grader import compare
 from grader.errors import CheckFailed
 from grader.model import Case, Ending, Finding, RankRecord, Run, Value
+from grader.traffic import Traffic, amount, disagreement, traffic
 
 __all__ = ["CheckFailed", "RankView", "RunView", "Runs"]
 
@@ -50,6 +52,22 @@ class RankView:
 
     def __contains__(self, name: str) -> bool:
         return name in self._record.observations
+
+    @property
+    def trace(self) -> Traffic:
+        """What this rank communicated. A rank that could not tell fails the check."""
+        trace = self._record.trace
+        if trace is None or not trace.complete:
+            reason = "more than the grader keeps" if trace else "nothing, since it left before it could tell"
+            self._run.fail("What the rank communicated", ranks=[self.rank], actual=reason)
+        return traffic(trace)
+
+    def during(self, region: str) -> Traffic:
+        """What this rank launched in a region that the probe marked. Never having been there fails the check."""
+        trace = self.trace
+        if region not in trace.regions:
+            self._run.fail(f"The code never came to {region}", ranks=[self.rank])
+        return trace.during(region)
 
 
 class RunView:
@@ -143,9 +161,115 @@ class RunView:
             actual = f"{raised[0]}: {attempt['message']}" if raised else "no exception"
             self.fail(subject, expected=error, actual=actual, ranks=ranks, line=attempt["line"], **fields)
 
+    def expect_count(
+        self,
+        region: str,
+        operation: str,
+        count: int | tuple[int, int],
+        *,
+        subject: str = "",
+        at_least: float = 0,
+        below: float = float("inf"),
+        **fields: Any,
+    ) -> None:
+        """Every rank launches an operation so often in a region: `count` is a number, or the least and the most.
+        Only payloads of `at_least` bytes and `below` others are counted."""
+        low, high = count if isinstance(count, tuple) else (count, count)
+        wanted = f"{low}" if low == high else f"{low} to {high}"
+        for rank in self:
+            part = rank.during(region).of(operation).at_least(at_least).below(below)
+            self.expect(
+                low <= len(part) <= high,
+                subject or f"{operation} in {region}",
+                expected=f"{wanted} {operation}",
+                actual=told(part, operation),
+                **{"ranks": [rank.rank], "line": line_of(part), **fields},
+            )
+
+    def expect_none(self, region: str, *operations: str, subject: str = "", at_least: float = 0, **fields: Any) -> None:
+        """No rank launches any of some operations in a region."""
+        for operation in operations:
+            self.expect_count(region, operation, 0, subject=subject, at_least=at_least, **fields)
+
+    def expect_sent(
+        self,
+        region: str,
+        at_most: float | Mapping[int, float],
+        *,
+        subject: str = "",
+        ignore_below: float = 0,
+        **fields: Any,
+    ) -> None:
+        """No rank sends more bytes in a region, at ring cost, than `at_most` (a number, or one for each rank).
+        Payloads below `ignore_below` bytes do not count."""
+        for rank in self:
+            part = rank.during(region).at_least(ignore_below)
+            most = at_most[rank.rank] if isinstance(at_most, Mapping) else at_most
+            self.expect(
+                part.sent_bytes <= most,
+                subject or f"the bytes that a rank sends in {region}",
+                expected=f"at most {amount(most)}",
+                actual=f"{amount(part.sent_bytes)}, by {told(part)}",
+                **{"ranks": [rank.rank], "line": line_of(part), **fields},
+            )
+
+    def expect_overlap(self, region: str, *, subject: str = "", at_least: float = 0, **fields: Any) -> None:
+        """In the last backward pass of a region every rank launches something of `at_least` bytes while gradients are
+        still to be computed. Judged by the order of launch; no clock is read."""
+        for rank in self:
+            part = rank.during(region).at_least(at_least)
+            last = part.in_backward(part.backwards[-1]) if part.backwards else replace(part, communications=())
+            self.expect(
+                last.overlapping(),
+                subject or f"communication during the last backward pass of {region}",
+                expected="begun while gradients were still being computed",
+                actual=_moment(part, last),
+                **{"ranks": [rank.rank], "line": line_of(last) or line_of(part), **fields},
+            )
+
+    def expect_same_order(self, region: str, *, subject: str = "", **fields: Any) -> None:
+        """In each group all ranks launch the same collectives of the same size in one order."""
+        found = disagreement({rank.rank: rank.during(region) for rank in self})
+        if found is not None:
+            group, place, here = found
+            self.fail(
+                subject or f"collective {place + 1} in {region}",
+                expected="the same on all ranks of the group",
+                actual=", ".join(f"rank {rank}: {what}" for rank, what in sorted(here.items())),
+                **{"ranks": group, **fields},
+            )
+
     def _raise(self, findings: Iterator[Finding]) -> None:
         if found := tuple(islice(findings, MAX_FINDINGS)):
             raise CheckFailed(found)
+
+
+def told(part: Traffic, operation: str = "") -> str:
+    """4 all_reduce of 1.2 MB: operations by kind, with the mean payload of each kind."""
+    kinds = [operation] if operation and not len(part) else list(dict.fromkeys(c.operation for c in part))
+    return ", ".join(_told_kind(part.of(kind), kind) for kind in kinds) or "no communication"
+
+
+def _told_kind(part: Traffic, kind: str) -> str:
+    if not len(part):
+        return f"no {kind}"
+    sizes = {c.bytes for c in part}
+    about = "" if len(sizes) == 1 else "about "
+    return f"{len(part)} {kind} of {about}{amount(part.bytes / len(part))}"
+
+
+def line_of(part: Traffic) -> int | None:
+    """The student's line at which the last of them was launched."""
+    return next((c.line for c in reversed(part.communications) if c.line), None)
+
+
+def _moment(part: Traffic, last: Traffic) -> str:
+    if last:
+        return f"{told(last)}, begun when the last gradient was there"
+    if not len(part):
+        return "no communication"
+    earlier = any(c.backward is not None for c in part)
+    return f"{told(part)}, begun {'in earlier backward passes' if earlier else 'outside of backward'}"
 
 
 class Runs:

@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from grader.trace import Trace
+
 Value = Any
 """What may cross the wire: None, bool, int, float, str, bytes, torch.Tensor, and lists and dicts of these."""
 
@@ -54,6 +56,7 @@ class Case:
     environment: Mapping[str, str | None] = field(default_factory=dict)
     process_group: bool = False
     hold_group: bool = True
+    trace: bool = False
 
     @property
     def id(self) -> str:
@@ -239,12 +242,14 @@ class TimedOut(Ending):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
-    """All that is known of one rank. `observations` maps a name to the value that the probe recorded."""
+    """All that is known of one rank. `observations` maps a name to the value that the probe recorded; `trace` is what
+    it communicated, if the case asks for that and the rank could still tell."""
 
     rank: int
     ending: Ending
     observations: Mapping[str, Value] = field(default_factory=dict)
     output: str = ""
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from grader.model import (
     TimedOut,
     Wait,
 )
+from grader.trace import plain, trace_of
 
 FORMAT = "ranklings/runs/1"
 _ENDINGS: Mapping[str, type[Ending]] = {
@@ -74,7 +75,14 @@ def _plain(value: Any) -> Any:
 def _rank_out(record: RankRecord) -> dict[str, Any]:
     ending = {"kind": record.ending.kind, **asdict(record.ending)}
     observations = dict(record.observations)
-    return {"rank": record.rank, "ending": ending, "observations": observations, "output": record.output}
+    trace = plain(record.trace) if record.trace else None
+    return {
+        "rank": record.rank,
+        "ending": ending,
+        "observations": observations,
+        "output": record.output,
+        "trace": trace,
+    }
 
 
 def _run_in(raw: Mapping[str, Any]) -> Run:
@@ -94,7 +102,13 @@ def _rank_in(raw: Mapping[str, Any]) -> RankRecord:
         ending["wait"] = Wait(**ending["wait"])
     if "causes" in ending:
         ending["causes"] = tuple(ending["causes"])
-    return RankRecord(rank=raw["rank"], ending=kind(**ending), observations=raw["observations"], output=raw["output"])
+    return RankRecord(
+        rank=raw["rank"],
+        ending=kind(**ending),
+        observations=raw["observations"],
+        output=raw["output"],
+        trace=trace_of(raw.get("trace")),
+    )
 
 
 def _diagnosis_in(raw: Mapping[str, Any]) -> Diagnosis:

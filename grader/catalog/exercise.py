@@ -85,6 +85,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             environment=dict(family.environment),
             process_group=family.process_group,
             hold_group=family.hold_group,
+            trace=family.trace,
         )
         for world_size in family.world_sizes
     ]

@@ -43,7 +43,8 @@ def preload() -> None:
     import torch.utils.data
 
     import grader.ranks.rank
-    import grader.ranks.supervisor  # noqa: F401
+    import grader.ranks.supervisor
+    import grader.ranks.tracer  # noqa: F401
 
     torch.set_num_threads(1)
     gc.collect()

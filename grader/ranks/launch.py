@@ -22,6 +22,7 @@ from grader.model import Case, Exercise, RankRecord, Run, Submission
 from grader.ranks import host
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.endings import ending_of
+from grader.trace import trace_of
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
@@ -187,6 +188,7 @@ def _lay_out(exercise: Exercise, submission: Submission, case: Case, folder: Pat
         "probe": case.probe,
         "process_group": case.process_group,
         "hold_group": case.hold_group,
+        "trace": case.trace,
     }
 
 
@@ -214,8 +216,15 @@ def _records(messages: list[bytes], file: str) -> tuple[RankRecord, ...]:
         observations: dict[str, Any] = {}
         for _ in range(head["observations"]):
             observations.update(_observation(next(queue, b"")))
-        ending = ending_of(head["ending"], file)
-        records.append(RankRecord(rank=head["rank"], ending=ending, observations=observations, output=head["output"]))
+        records.append(
+            RankRecord(
+                rank=head["rank"],
+                ending=ending_of(head["ending"], file),
+                observations=observations,
+                output=head["output"],
+                trace=trace_of(head["trace"]),
+            )
+        )
     raise RunError("The process that watches the ranks ended before it could say what happened.")
 
 

@@ -50,10 +50,11 @@ class Rank:
         self.scratch = Path.cwd()
         self.shared = Path(spec["shared"])
         self._module: str = Path(spec["file"]).stem
-        self._send = send
+        self.send = send
         self._recorded: set[str] = set()
         self._held: list[Any] = []
         self.importing = False
+        self.tracer: Any = None
 
     @property
     def student(self) -> types.ModuleType:
@@ -76,7 +77,16 @@ class Rank:
         if name in self._recorded:
             raise ValueError(f"observation {name!r} was recorded twice")
         self._recorded.add(name)
-        self._send(b"O" + wire.encode({"name": name, "value": value}))
+        self.send(b"O" + wire.encode({"name": name, "value": value}))
+
+    def region(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Mark a stretch of this rank's time, for checks that judge the communication in it. Where the case asks for
+        no trace it does nothing."""
+        return self.tracer.span("region", name) if self.tracer else contextlib.nullcontext()
+
+    def traced(self) -> contextlib.AbstractContextManager[Any]:
+        """Trace from here on, if the case asks for it."""
+        return self.tracer.active() if self.tracer else contextlib.nullcontext()
 
     def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Attempt:
         """Call student code and catch what it raises."""
@@ -129,25 +139,41 @@ def main(index: int, spec: Mapping[str, Any], ends: list[tuple[Any, Any]]) -> No
 def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[bytes], None]) -> None:
     released = threading.Event()
     file = str(Path(spec["code"]) / spec["file"])
-    monitor = threading.Thread(target=_answer, args=(channel, send, released, file), daemon=True)
-    monitor.start()
     rank = Rank(spec, index, send)
+    if spec["trace"]:
+        rank.tracer = _tracer(file, spec["began"])
+    monitor = threading.Thread(target=_answer, args=(channel, rank, released, file), daemon=True)
+    monitor.start()
     _tell(send, {"hello": os.getpid(), "own": [monitor.native_id]})
     ending = _call(rank, spec, file)
     scene.flush()
+    _tell_trace(rank)
     _tell(send, {"ending": ending})
     released.wait()
     os._exit(0)  # while `rank` is still alive: the destructor of a group that it holds may wait for ever
 
 
-def _answer(channel: Any, send: Callable[[bytes], None], released: threading.Event, file: str) -> None:
+def _tracer(file: str, began: int) -> Any:
+    from grader.ranks.tracer import Tracer
+
+    return Tracer(file, began)
+
+
+def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> None:
     """The second thread: tells what the rank waits in whenever the supervisor asks."""
     main_thread = threading.main_thread().ident or 0
     own = {threading.get_ident()}
     with contextlib.suppress(EOFError, OSError):
         while (request := channel.recv_bytes(64)) != b"release":
-            _tell(send, {"snapshot": recorder.snapshot(main_thread, own, file), "request": request.decode()})
+            _tell_trace(rank)
+            _tell(rank.send, {"snapshot": recorder.snapshot(main_thread, own, file), "request": request.decode()})
     released.set()
+
+
+def _tell_trace(rank: Rank) -> None:
+    """What was communicated so far. A rank that is stuck or killed later tells no more than this."""
+    if rank.tracer:
+        _tell(rank.send, {"trace": rank.tracer.plain()})
 
 
 def _tell(send: Callable[[bytes], None], message: Mapping[str, Any]) -> None:
@@ -162,7 +188,8 @@ def _call(rank: Rank, spec: Mapping[str, Any], file: str) -> dict[str, Any]:
             rank.hold_group()
         if spec["process_group"]:
             _join_group(rank, spec)
-        _probe(rank, spec)
+        with rank.traced():
+            _probe(rank, spec)
     except SystemExit as error:
         return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": frames_of(error, file)}
     except BaseException as error:

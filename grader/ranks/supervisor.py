@@ -49,7 +49,7 @@ class Supervisor:
 
     def run(self) -> None:
         with reserved_port() as port:
-            self.ranks = self._start({**self.spec, "port": port})
+            self.ranks = self._start({**self.spec, "port": port, "began": time.monotonic_ns()})
             while any(rank.live for rank in self.ranks):
                 if not self._read(TICK):
                     break  # the judge has gone or lost interest
@@ -148,6 +148,8 @@ class Supervisor:
             rank.own, rank.ready = frozenset(content["own"]), True
         elif "snapshot" in content and content["request"] == rank.asked:
             rank.snapshot = content["snapshot"]
+        elif "trace" in content:
+            rank.trace = content["trace"]
         elif "ending" in content:
             rank.end(content["ending"], self._seconds())
             self._note_failure(rank)
@@ -273,7 +275,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             for rank in self.ranks:
                 ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
-                head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "cut": rank.size}
+                head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": rank.trace}
                 self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)

@@ -44,6 +44,7 @@ class Watched:
         self.size = 0
         self.printed = Tail()
         self.snapshot: dict[str, Any] | None = None
+        self.trace: Any = None
         self.asked = ""
 
     @property

@@ -219,3 +219,84 @@ def holds_a_model_when_the_group_goes(rank):
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
     model(torch.ones(2, 8)).sum().backward()
     dist.destroy_process_group()
+
+
+# -- traced -----------------------------------------------------------------------------------------------------------
+
+
+def trains_with_ddp(rank):
+    model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(4)])
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=0.001)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        with rank.region(f"step {step}"):
+            optimizer.zero_grad()
+            ddp_model(torch.ones(4, 16)).sum().backward()
+            optimizer.step()
+
+
+def averages_by_hooks(rank):
+    """Late: all at the end of backward. Then early: each gradient as it comes."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(4)])
+    parameters = list(model.parameters())
+    ready = []
+
+    def late(parameter):
+        ready.append(parameter)
+        if len(ready) == len(parameters):
+            for each in parameters:
+                dist.all_reduce(each.grad)
+
+    handles = [parameter.register_post_accumulate_grad_hook(late) for parameter in parameters]
+    with rank.region("late"):
+        model(torch.ones(4, 16)).sum().backward()
+    for handle in handles:
+        handle.remove()
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))
+    with rank.region("early"):
+        model(torch.ones(4, 16)).sum().backward()
+    with rank.region("after"):
+        model.zero_grad()
+        dist.all_reduce(torch.ones(100))
+
+
+def communicates_in_all_ways(rank):
+    n, tensor = rank.world_size, torch.ones(4)
+    parts = [torch.ones(4) for _ in range(n)]
+    pair = dist.new_group([0, 1])
+    with rank.region("messages"):
+        if rank.rank == 0:
+            dist.send(tensor, 1)
+        elif rank.rank == 1:
+            dist.recv(tensor, 0)
+    with rank.region("collectives"):
+        dist.all_reduce(tensor, async_op=True).wait()
+        dist.all_gather(parts, tensor)
+        dist.all_gather_into_tensor(torch.empty(4 * n), tensor)
+        dist.reduce_scatter_tensor(torch.empty(4), torch.ones(4 * n))
+        dist.all_to_all_single(torch.empty(n), torch.ones(n))
+        dist.broadcast(tensor, 0)
+        dist.reduce(tensor, 0)
+        dist.gather(tensor, parts if rank.rank == 0 else None)
+        dist.scatter(tensor, parts if rank.rank == 0 else None)
+        dist.barrier()
+        dist.monitored_barrier()
+    with rank.region("pair"):
+        if rank.rank < 2:
+            functional.all_reduce(tensor, "sum", pair).sum()
+
+
+def redistributes_a_dtensor(rank):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (rank.world_size,))
+    sharded = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    with rank.region("gather"):
+        sharded.redistribute(mesh, [Replicate()]).to_local().sum()
+
+
+def is_stuck_in_the_second_collective(rank):
+    dist.all_reduce(torch.ones(4))
+    dist.all_reduce(torch.ones(8)) if rank.rank == 0 else dist.barrier()

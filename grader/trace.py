@@ -1,0 +1,101 @@
+"""What a rank communicated, and when: frozen values. Standard library only.
+
+Times are seconds since the run began, on one clock for all its ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+MAX_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communication:
+    """One call of a collective or point-to-point operation on one rank, by Python or by C++ (DDP's reducer).
+
+    `operation` is the name at the level of the API, the same for all forms of a call: all_reduce, all_gather,
+    reduce_scatter, broadcast, reduce, gather, scatter, all_to_all, barrier, send, recv.
+    `bytes` is the payload: of all_gather the whole output, of reduce_scatter and all_to_all the whole input, of gather
+    and scatter this rank's part, else the tensor itself. `group` holds global ranks, and so does `peer`.
+    `end` is None for what was not seen to end. `line` is the line of the student's file that runs at the launch.
+    `backward` is the ordinal of the backward pass during which it was launched, None outside of any; `remaining` says
+    how many operations that compute gradients this pass still had to do then.
+    """
+
+    operation: str
+    bytes: int
+    dtype: str
+    group: tuple[int, ...]
+    peer: int | None = None
+    start: float
+    end: float | None = None
+    line: int | None = None
+    backward: int | None = None
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of a rank's time: `kind` is region (named by the probe), forward, backward or optimizer."""
+
+    kind: str
+    name: str
+    start: float
+    end: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """All of one rank, in the order of launch. Not `complete` if there was more than is kept."""
+
+    communications: tuple[Communication, ...] = ()
+    spans: tuple[Span, ...] = ()
+    complete: bool = True
+
+
+def plain(trace: Trace) -> dict[str, Any]:
+    """JSON-able data, as `trace_of` reads it."""
+    return asdict(trace)
+
+
+def trace_of(raw: Any) -> Trace | None:
+    """The trace that plain data describes. None for data that describes none, such as forged data."""
+    try:
+        return Trace(
+            communications=tuple(_communication(row) for row in raw["communications"]),
+            spans=tuple(_span(row) for row in raw["spans"]),
+            complete=raw["complete"] is True,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+
+
+def _communication(row: Mapping[str, Any]) -> Communication:
+    _check(row, Communication)
+    return Communication(
+        operation=str(row["operation"])[:MAX_TEXT],
+        bytes=int(row["bytes"]),
+        dtype=str(row["dtype"])[:MAX_TEXT],
+        group=tuple(int(rank) for rank in row["group"]),
+        start=float(row["start"]),
+        end=_optional(float, row["end"]),
+        **{name: _optional(int, row[name]) for name in ("peer", "line", "backward", "remaining")},
+    )
+
+
+def _span(row: Mapping[str, Any]) -> Span:
+    _check(row, Span)
+    name, kind = str(row["name"])[:MAX_TEXT], str(row["kind"])[:MAX_TEXT]
+    return Span(kind=kind, name=name, start=float(row["start"]), end=_optional(float, row["end"]))
+
+
+def _check(row: Mapping[str, Any], noun: type[Any]) -> None:
+    if set(row) != {field.name for field in fields(noun)}:
+        raise ValueError("not the fields of a trace")
+
+
+def _optional(kind: type[Any], value: Any) -> Any:
+    return None if value is None else kind(value)
