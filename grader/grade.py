@@ -37,11 +37,13 @@ def grade(
     device: str = "auto",
     start_method: str = "forkserver",
     progress: Progress = lambda phase: None,
+    trace: bool = False,
     save_runs: Path | None = None,
     from_runs: Path | None = None,
 ) -> Report:
     """Grade one submission. `seed` replays a grade; None draws a new one.
 
+    `trace` records what the ranks communicate in every case, not only in those that ask for it.
     `save_runs` keeps the recorded runs in a file, `from_runs` judges such a file again instead of running anything.
     Raises UsageError, AuthorError or RunError; a student's mistake is never an exception but a finding in the report.
     """
@@ -52,7 +54,8 @@ def grade(
         seed, runs = recording.load(from_runs, exercise)
     else:
         seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-        runs = run_cases(exercise, received, seed, device=device, start_method=start_method, progress=progress)
+        chosen = traced(exercise) if trace else exercise
+        runs = run_cases(chosen, received, seed, device=device, start_method=start_method, progress=progress)
     if save_runs is not None:
         recording.save(save_runs, exercise, seed, runs)
     progress("judging")
@@ -126,6 +129,11 @@ def seeded(exercise: Exercise, seed: int) -> tuple[Case, ...]:
         return int.from_bytes(digest.digest()) % MAX_SEED
 
     return tuple(replace(case, seed=own(case)) for case in exercise.cases)
+
+
+def traced(exercise: Exercise) -> Exercise:
+    """The exercise with a trace of every case."""
+    return replace(exercise, cases=tuple(replace(case, trace=True) for case in exercise.cases))
 
 
 def preload() -> None:

@@ -1,21 +1,30 @@
 """Grade what is right again and again beside CPU hogs, and count wrong verdicts. There may be none.
 
 python -m grader.authoring.soak --times 100 --hogs 2 03
+
+With --check the wrong solutions that this check must fail are tried as well, and it alone is judged, on the cases that
+it asks for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import click
 
 from grader import catalog
 from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
-from grader.grade import preload
+from grader.errors import UsageError
+from grader.grade import MAX_SEED, preload, seeded
+from grader.judge import Panel, judge_with
+from grader.model import Exercise, Submission
 from grader.ranks import Session
 
 RIGHT = (Kind.SOLUTION, Kind.VARIANT)
@@ -44,17 +53,45 @@ def soak(name: str, times: int) -> Iterator[Trial]:
             yield from try_all(session, exercise, root, right, None, lambda phase: None)
 
 
+def soak_check(name: str, check: str, times: int) -> Iterator[Trial]:
+    """One check, judged `times` times of every right specimen and of every mutant that it must fail."""
+    root = catalog.repository_root()
+    whole = catalog.load(name, root)
+    chosen = [s for s in specimens(whole, root) if s.kind in RIGHT or (s.kind is Kind.MUTANT and check in s.fails)]
+    alone = tuple(replace(each, needs=()) for each in whole.checks if each.id == check)
+    if not alone:
+        raise UsageError(f"{name} has no check {check!r}: {', '.join(each.id for each in whole.checks)}.")
+    exercise = replace(whole, checks=alone)
+    with Session() as session:
+        preload()
+        for _ in range(times):
+            yield from (_judged_alone(session, exercise, specimen) for specimen in chosen)
+
+
+def _judged_alone(session: Session, exercise: Exercise, specimen: Specimen) -> Trial:
+    start, seed = time.monotonic(), secrets.randbelow(MAX_SEED)
+    digest = hashlib.sha256(specimen.source).hexdigest()
+    submission = Submission(path=specimen.path, source=specimen.source, digest=digest)
+    panel = Panel(
+        replace(exercise, cases=seeded(exercise, seed)), lambda case: session.run(exercise, submission, case)
+    )
+    verdicts = judge_with(panel, only=exercise.checks[0].id)
+    specimen = replace(specimen, fails=specimen.fails & {exercise.checks[0].id})
+    return Trial(specimen=specimen, verdicts=verdicts, seed=seed, seconds=time.monotonic() - start)
+
+
 @click.command(help=__doc__)
 @click.argument("ex", nargs=-1)
 @click.option("--times", default=100, show_default=True, help="How often each specimen is graded.")
+@click.option("--check", help="Judge this check alone.")
 @click.option("--hogs", "count", default=2, show_default=True, help="How many CPU hogs run beside.")
-def main(ex: tuple[str, ...], times: int, count: int) -> None:
+def main(ex: tuple[str, ...], times: int, check: str | None, count: int) -> None:
     root = catalog.repository_root()
     wrong = 0
     for name in [catalog.resolve(text, root) for text in ex] or catalog.all_names(root):
         start, grades, breaches = time.monotonic(), 0, []
         with hogs(count):
-            for trial in soak(name, times):
+            for trial in soak_check(name, check, times) if check else soak(name, times):
                 grades += 1
                 breaches += list(trial.breaches())
         wrong += len(breaches)

@@ -7,15 +7,18 @@
 A fault of an author is an AuthorError with path and line; a wrong name typed by a student is a UsageError.
 """
 
+from grader.catalog.equivalents import Equivalent, load_equivalents
 from grader.catalog.exercise import check_nothing_else, load
 from grader.catalog.mutants import Mutant, load_mutants, variants
 from grader.catalog.names import all_names, reference, repository_root, resolve
 
 __all__ = [
+    "Equivalent",
     "Mutant",
     "all_names",
     "check_nothing_else",
     "load",
+    "load_equivalents",
     "load_mutants",
     "reference",
     "repository_root",

@@ -55,12 +55,12 @@ WorldSizes = Annotated[list[int], AfterValidator(_world_sizes)]
 Visibility = Literal["visible", "hidden", "after_due_date", "after_published"]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
     # Strict: a number is never read from text, nor text from a number, and true is not 1.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class CaseFamily(_Strict):
+class CaseFamily(Strict):
     """One way to run the ranks, at several world sizes. `deadline` is in seconds."""
 
     world_sizes: WorldSizes = [1, 2, 3]
@@ -70,9 +70,10 @@ class CaseFamily(_Strict):
     environment: dict[Variable, str | None] = {}
     process_group: bool = False
     hold_group: bool = True
+    trace: bool = False
 
 
-class CheckEntry(_Strict):
+class CheckEntry(Strict):
     """What the manifest adds to a test function of checks.py."""
 
     points: PositiveFloat
@@ -81,7 +82,7 @@ class CheckEntry(_Strict):
     visibility: Visibility = "visible"
 
 
-class Manifest(_Strict):
+class Manifest(Strict):
     """exercise.yaml. `time_box` is in minutes."""
 
     title: Text
@@ -95,14 +96,14 @@ class Manifest(_Strict):
     hints: Hints = []
 
 
-class Edit(_Strict):
+class Edit(Strict):
     """A replacement in the solution's text; white space counts."""
 
     old: str
     new: str
 
 
-class MutantEntry(_Strict):
+class MutantEntry(Strict):
     """One wrong solution of mutants.yaml."""
 
     name: Word

@@ -36,6 +36,7 @@ def cli() -> None:
 @click.option("--seed", type=click.IntRange(0, MAX_SEED), help="Replay a grade; without it a new seed is drawn.")
 @click.option("--start-method", type=start_methods, default="forkserver" if os.name == "posix" else "spawn")
 @click.option("--json", type=file_path, metavar="FILE", help="Also write the report as JSON.")
+@click.option("--trace", type=file_path, metavar="FILE", help="Also write the ranks' timelines, for Perfetto.")
 @click.option("--save-runs", type=file_path, metavar="FILE", help="Keep what the ranks did, to be judged again.")
 @click.option("--from-runs", type=file_path, metavar="FILE", help="Judge such a file; no rank is started.")
 @click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
@@ -113,15 +114,27 @@ def _confirmed(path: Path) -> bool:
 @click.option("--seed", type=click.IntRange(0, MAX_SEED), help="Replay; without it every specimen draws its own.")
 @click.option("--start-method", type=start_methods, default="forkserver" if os.name == "posix" else "spawn")
 @click.option("--plain", is_flag=True, help="No spinner.")
-def verify(ex: tuple[str, ...], seed: int | None, start_method: str, plain: bool) -> int:
+@click.option("--auto", is_flag=True, help="Instead, try mutants made by rule: each must be seen or be equivalent.")
+@click.option("--only", default="", metavar="TEXT", help="With --auto: mutants whose name holds TEXT.")
+@click.option("--survivors", is_flag=True, help="With --auto --json FILE: those that survived when FILE was written.")
+@click.option("--untried", is_flag=True, help="With --auto --json FILE: those that FILE does not know.")
+@click.option("--list", is_flag=True, help="With --auto: name the mutants, try none.")
+@click.option("--json", type=file_path, help="With --auto: keep each mutant's fate in this file; what it has stays.")
+@click.option("--table", type=file_path, help="With --auto: write the exercise's row in this page's table.")
+def verify(ex: tuple[str, ...], seed: int | None, start_method: str, plain: bool, **automatic: Any) -> int:
     """Prove exercises: the stub passes nothing, solutions pass all, each mutant fails what it names."""
     from grader import catalog
+    from grader.cli import mutating
 
+    order = mutating.Order(seed=seed, start_method=start_method, plain=plain, **automatic)
+    order.check()
     root = catalog.repository_root()
     names = [catalog.resolve(text, root) for text in ex] or list(catalog.all_names(root))
     if not names:
         raise UsageError(f"{root / 'exercises'} holds no exercise.")
     grading.need_torch()
+    if order.auto:
+        return mutating.attack(names, root, order)
     from grader.authoring.verify import matrix
     from grader.authoring.verify import verify as prove
 

@@ -37,6 +37,7 @@ class Order:
     seed: int | None
     start_method: str
     json: Path | None
+    trace: Path | None
     save_runs: Path | None
     from_runs: Path | None
     color: bool | None
@@ -46,12 +47,12 @@ class Order:
         """What one order cannot mean, and files that cannot be written. Raises UsageError."""
         from grader.practice import output
 
-        for option in ("json", "save_runs", "from_runs"):
+        for option in ("json", "trace", "save_runs", "from_runs"):
             if getattr(self, option) and len(names) != 1:
                 raise UsageError(f"--{option.replace('_', '-')} goes with one exercise, not with {len(names)}.")
         if self.submission and len(names) > 1 and not self.submission.is_dir():
             raise UsageError(f"--submission {self.submission} is one file; name the one exercise that it belongs to.")
-        for path in filter(None, (self.json, self.save_runs)):
+        for path in filter(None, (self.json, self.trace, self.save_runs)):
             output.check_writable(path)
 
 
@@ -126,6 +127,7 @@ def _graded(name: str, root: Path, order: Order) -> Report:
             start_method=order.start_method,
             progress=progress,
             from_runs=order.from_runs,
+            trace=order.trace is not None,
         )
 
 
@@ -133,9 +135,11 @@ def _write(report: Report, order: Order) -> None:
     """The files that were asked for. After the page, which a full disk must not cost the student."""
     from grader import recording
     from grader.practice import output
-    from grader.render import json
+    from grader.render import chrome, json
 
     if order.json:
         output.write(order.json, lambda path: path.write_text(json.render(report), encoding="utf-8"))
+    if order.trace:
+        output.write(order.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
     if order.save_runs:
         output.write(order.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))

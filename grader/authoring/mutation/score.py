@@ -1,0 +1,177 @@
+"""The automatic mutants of one exercise, tried: who survives, what equivalents.yaml says of them, and the score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import catalog
+from grader.authoring.mutation.generate import AutoMutant, diff, mutants
+from grader.authoring.mutation.ranks import Fate, Ground, Result
+from grader.catalog import Equivalent
+from grader.errors import AuthorError
+from grader.grade import preload
+from grader.model import Exercise, Outcome, Verdict
+from grader.ranks import Session
+
+TRIES = 2
+"""How often a mutant is tried, each time with another seed, before it has survived; one that is listed as equivalent
+once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An exercise's solution with its automatic mutants and what is said of them."""
+
+    exercise: Exercise
+    path: Path
+    source: str
+    mutants: tuple[AutoMutant, ...]
+    equivalents: tuple[Equivalent, ...]
+
+    def listed(self, mutant: AutoMutant, gpu: bool) -> Equivalent | None:
+        """The entry that calls the mutant equivalent on this machine."""
+        valid = (entry for entry in self.equivalents if not (gpu and entry.needs_gpu))
+        return next((entry for entry in valid if entry.matches(mutant.identity)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What came of the mutants that were tried. `gpu`: the machine has one."""
+
+    subject: Subject
+    control: tuple[Verdict, ...]
+    results: tuple[Result, ...]
+    gpu: bool
+    seconds: float
+
+    def of(self, fate: Fate) -> list[Result]:
+        return [result for result in self.results if result.fate is fate]
+
+    @property
+    def equivalent(self) -> list[Result]:
+        """Those that survived and may."""
+        return [result for result in self.of(Fate.SURVIVED) if self.subject.listed(result.mutant, self.gpu)]
+
+    @property
+    def survivors(self) -> list[Result]:
+        """Those that survived and may not."""
+        return [result for result in self.of(Fate.SURVIVED) if not self.subject.listed(result.mutant, self.gpu)]
+
+    @property
+    def percent(self) -> float:
+        """Killed / non-equivalent."""
+        killed, other = len(self.of(Fate.KILLED)), len(self.survivors) + len(self.of(Fate.BROKEN))
+        return 100 * killed / (killed + other) if killed + other else 100.0
+
+    def breaches(self) -> list[str]:
+        """Everything that is wrong with the exercise or with its equivalents.yaml; empty where all is well."""
+        return [*self._faults_of_the_solution(), *self._survivors(), *self._broken(), *self._false(), *self._stale()]
+
+    def _faults_of_the_solution(self) -> Iterator[str]:
+        for verdict in self.control:
+            if verdict.outcome not in (Outcome.PASSED, Outcome.SKIPPED):
+                yield f"the solution itself: {verdict.outcome.value} {verdict.check.id}: {verdict.message[:300]}"
+
+    def _survivors(self) -> Iterator[str]:
+        for result in self.survivors:
+            yield f"survives: {result.mutant.identity}"
+
+    def _broken(self) -> Iterator[str]:
+        for result in self.of(Fate.BROKEN):
+            what = f"check {result.by} is broken" if result.by else "the ranks could not be run"
+            yield f"{what} (seed {result.seed}) with {result.mutant.identity}: {result.message[:300]}"
+
+    def _false(self) -> Iterator[str]:
+        for result in self.of(Fate.KILLED):
+            if entry := self.subject.listed(result.mutant, self.gpu):
+                where = f"{entry.path}:{entry.line}"
+                seed = f"seed {result.seed}"
+                yield f"{where}: listed as equivalent, but {result.by} kills it ({seed}): {result.mutant.identity}"
+
+    def _stale(self) -> Iterator[str]:
+        for entry in self.subject.equivalents:
+            if not any(entry.matches(mutant.identity) for mutant in self.subject.mutants):
+                yield f"{entry.path}:{entry.line}: there is no such mutant any more; remove it: {entry.mutant}"
+
+
+def load(name: str, root: Path) -> Subject:
+    """The exercise's solution and its mutants. Raises AuthorError."""
+    exercise = catalog.load(name, root)
+    path = catalog.reference(name, root) / exercise.file
+    if not path.is_file():
+        raise AuthorError(path, "the solution is missing", "Write it; mutants are edits of it.")
+    source = path.read_text(encoding="utf-8")
+    return Subject(
+        exercise=exercise,
+        path=path,
+        source=source,
+        mutants=mutants(source),
+        equivalents=catalog.load_equivalents(exercise, root),
+    )
+
+
+def attack(
+    subject: Subject,
+    *,
+    seed: int | None = None,
+    start_method: str = "forkserver",
+    select: Callable[[AutoMutant], bool] = lambda mutant: True,
+    progress: Callable[[str], None] = lambda phase: None,
+    known: Callable[[Score], None] = lambda score: None,
+) -> Score:
+    """Try the solution and then its mutants on real ranks. Where the solution fails, no mutant is tried. `known` is
+    told the score of each mutant alone as soon as there is one."""
+    import torch
+
+    start, gpu = time.monotonic(), torch.cuda.is_available()
+    chosen = [mutant for mutant in subject.mutants if select(mutant)]
+    results: list[Result] = []
+
+    def told(result: Result) -> None:
+        progress(f"{len(results) + 1} of {len(chosen)}, {result.fate.value}: {result.mutant.identity}")
+
+    def score(*tried: Result) -> Score:
+        order = sorted(tried, key=lambda result: subject.mutants.index(result.mutant))
+        seconds = time.monotonic() - start
+        return Score(subject=subject, control=control, results=tuple(order), gpu=gpu, seconds=seconds)
+
+    with Session(start_method) as session:
+        preload()
+        progress(f"the solution, then {len(chosen)} mutants")
+        ground = Ground(session, subject.exercise, subject.path, seed)
+        control = ground.control(subject.source.encode())
+        if all(verdict.outcome in (Outcome.PASSED, Outcome.SKIPPED) for verdict in control):
+            for result in ground.fight(chosen, lambda mutant: 1 if subject.listed(mutant, gpu) else TRIES, told):
+                results.append(result)
+                known(score(result))
+    return score(*results)
+
+
+def page(score: Score) -> str:
+    """The survivors as an author needs them, what else is wrong, and the score."""
+    lines = []
+    for result in score.survivors:
+        lines += [f"survives: {result.mutant.description}", diff(score.subject.source, result.mutant)]
+        lines += [f"- mutant: {quoted(result.mutant.identity)}", "  reason:", ""]
+    others = [breach for breach in score.breaches() if not breach.startswith("survives: ")]
+    return "\n".join([*lines, *(f"✗ {breach}" for breach in others), summary(score)]) + "\n"
+
+
+def quoted(text: str) -> str:
+    """As YAML wants it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def summary(score: Score) -> str:
+    """The score in one line."""
+    killed, survived = len(score.of(Fate.KILLED)), len(score.survivors)
+    wrong = len(score.of(Fate.BROKEN))
+    return (
+        f"{'✗' if score.breaches() else '✓'} {score.subject.exercise.name}: "
+        f"{len(score.results)} of {len(score.subject.mutants)} automatic mutants tried in {score.seconds:.0f} s, "
+        f"{killed} killed, {len(score.equivalent)} equivalent, {survived} survived"
+        f"{f', {wrong} broke a check' if wrong else ''}: {killed}/{killed + survived + wrong} = {score.percent:.1f} %"
+    )
