@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -9,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,11 +41,13 @@ def grade(
     trace: bool = False,
     save_runs: Path | None = None,
     from_runs: Path | None = None,
+    session: Session | None = None,
 ) -> Report:
     """Grade one submission. `seed` replays a grade; None draws a new one.
 
     `trace` records what the ranks communicate in every case, not only in those that ask for it.
     `save_runs` keeps the recorded runs in a file, `from_runs` judges such a file again instead of running anything.
+    `session` is a warm one, as `warmed` gives it for several grades; without it the grade starts its own.
     Raises UsageError, AuthorError or RunError; a student's mistake is never an exception but a finding in the report.
     """
     start = time.monotonic()
@@ -55,7 +58,8 @@ def grade(
     else:
         seed = secrets.randbelow(MAX_SEED) if seed is None else seed
         chosen = traced(exercise) if trace else exercise
-        runs = run_cases(chosen, received, seed, device=device, start_method=start_method, progress=progress)
+        warm = contextlib.nullcontext(session) if session else warmed(device, start_method)
+        runs = run_cases(warm, chosen, received, seed, progress)
     if save_runs is not None:
         recording.save(save_runs, exercise, seed, runs)
     progress("judging")
@@ -67,13 +71,20 @@ def grade(
     return summarise(exercise, received, runs, verdicts, seed=seed, device=used, sandbox="limits", seconds=seconds)
 
 
+@contextmanager
+def warmed(device: str, start_method: str) -> Iterator[Session]:
+    """A session on the chosen device, for one grade or for several."""
+    with chosen_device(device), Session(start_method) as session:
+        yield session
+
+
 def run_cases(
-    exercise: Exercise, received: Submission, seed: int, *, device: str, start_method: str, progress: Progress
+    warm: AbstractContextManager[Session], exercise: Exercise, received: Submission, seed: int, progress: Progress
 ) -> tuple[Run, ...]:
-    """Run every case of an exercise in a session of its own. Nothing is run if the file does not even compile."""
+    """Run every case of an exercise. Nothing is started if the file does not even compile."""
     if received.problem is not None:
         return ()
-    with chosen_device(device), Session(start_method) as session:
+    with warm as session:
         progress("starting")
         preload()
         return run_in(session, exercise, received, seed, progress)

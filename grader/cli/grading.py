@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from grader.errors import GraderError, RunError, UsageError
 if TYPE_CHECKING:
     from grader.model import Report
     from grader.practice.overview import Entry
+    from grader.ranks import Session
 
 CODES = {"passed": PASSED, "failed": FAILED, "error": FAULT}
 
@@ -66,15 +68,26 @@ def grade(texts: Sequence[str], order: Order) -> int:
     order.check(names)
     need_torch()
     codes = [code]
-    for name in names:
-        try:
-            codes.append(_grade_one(name, root, order, later=len(codes) > 1))
-        except KeyboardInterrupt as interruption:
-            if len(codes) == 1:
-                raise
-            say(f"Interrupted: {name} was not graded and nothing is left running.")
-            return getattr(interruption, "exit_code", INTERRUPTED)
+    with ExitStack() as stack:
+        session = None
+        for name in names:
+            if len(names) > 1 and (session is None or codes[-1] == FAULT):  # a fault may have cost the last session
+                session = stack.enter_context(_warmed(order))
+            try:
+                codes.append(_grade_one(name, root, order, session, later=len(codes) > 1))
+            except KeyboardInterrupt as interruption:
+                if len(codes) == 1:
+                    raise
+                say(f"Interrupted: {name} was not graded and nothing is left running.")
+                return getattr(interruption, "exit_code", INTERRUPTED)
     return max(codes)
+
+
+def _warmed(order: Order) -> AbstractContextManager[Session]:
+    """A session that several grades share; a single grade starts its own, if it comes to that."""
+    from grader.grade import warmed
+
+    return warmed(order.device, order.start_method)
 
 
 def _begun(root: Path, order: Order) -> tuple[list[str], int]:
@@ -98,13 +111,13 @@ def tell_faults(listed: Sequence[Entry]) -> int:
     return FAULT if any(entry.fault for entry in listed) else PASSED
 
 
-def _grade_one(name: str, root: Path, order: Order, later: bool) -> int:
+def _grade_one(name: str, root: Path, order: Order, session: Session | None, later: bool) -> int:
     """Grade one exercise and show its page. Its code; an error costs the exercises after it nothing."""
     from grader.render import terminal
 
     try:
         with terminable():
-            report = _graded(name, root, order)
+            report = _graded(name, root, order, session)
     except GraderError as error:
         say(f"grader: {error}")
         return error.exit_code
@@ -114,7 +127,7 @@ def _grade_one(name: str, root: Path, order: Order, later: bool) -> int:
     return CODES[report.status]
 
 
-def _graded(name: str, root: Path, order: Order) -> Report:
+def _graded(name: str, root: Path, order: Order, session: Session | None) -> Report:
     with console.progress(name, order.plain) as progress:
         from grader.grade import grade as grade_one
 
@@ -128,6 +141,7 @@ def _graded(name: str, root: Path, order: Order) -> Report:
             progress=progress,
             from_runs=order.from_runs,
             trace=order.trace is not None,
+            session=session,
         )
 
 
