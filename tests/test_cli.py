@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -54,6 +55,13 @@ class FakeGrade:
     error: BaseException | None = None
     errors: dict[str, BaseException] = field(default_factory=dict)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    sessions: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def warmed(self, device: str, start_method: str) -> Iterator[str]:
+        """Stands in for grade.warmed."""
+        self.sessions.append(f"session {1 + len(self.sessions)} on {device}")
+        yield self.sessions[-1]
 
     def __call__(self, name: str, *, root: Path, **order: Any) -> Report:
         self.asked.append({"name": name, **order})
@@ -102,6 +110,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fake(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGrade:
     grade = FakeGrade()
     monkeypatch.setattr(grader.grade, "grade", grade)
+    monkeypatch.setattr(grader.grade, "warmed", grade.warmed)
     return grade
 
 
@@ -155,6 +164,17 @@ def test_several_exercises_are_graded_once_each_and_the_worst_code_counts(fake):
     assert [asked["name"] for asked in fake.asked] == ["01_add", "02_ring"]
     assert refused(result, 3) == "grader: exercise.yaml:3: it is torn. Mend it."
     assert "It adds" in result.stdout
+
+
+def test_several_exercises_share_a_session_and_a_fault_costs_only_its_own(fake):
+    """torch is imported once. Whoever grades alone gets none, and starts one only if something is to be run."""
+    call("grade", "01")
+    assert [asked["session"] for asked in fake.asked] == [None] and not fake.sessions
+    call("grade", "01", "02")
+    assert [asked["session"] for asked in fake.asked[1:]] == ["session 1 on auto"] * 2
+    fake.errors["01_add"] = RunError("The host is gone.")
+    call("grade", "01", "02")
+    assert [asked["session"] for asked in fake.asked[3:]] == ["session 2 on auto", "session 3 on auto"]
 
 
 def test_without_ex_all_that_is_begun_is_graded(fake, root):
