@@ -213,16 +213,20 @@ class RunView:
                 **{"ranks": [rank.rank], "line": line_of(part), **fields},
             )
 
-    def expect_overlap(self, region: str, *, subject: str = "", at_least: float = 0, **fields: Any) -> None:
-        """In the last backward pass of a region every rank launches something of `at_least` bytes while gradients are
-        still to be computed. Judged by the order of launch; no clock is read."""
+    def expect_overlap(
+        self, region: str, *, subject: str = "", at_least: float = 0, in_all: float = 0, **fields: Any
+    ) -> None:
+        """In the last backward pass of a region every rank launches something while gradients are still to be
+        computed: communications of `at_least` bytes, and of `in_all` bytes together. Judged by the order of launch; no
+        clock is read."""
         for rank in self:
             part = rank.during(region).at_least(at_least)
             last = part.in_backward(part.backwards[-1]) if part.backwards else replace(part, communications=())
+            early, much = last.overlapping(), f"{amount(in_all)} or more " if in_all else ""
             self.expect(
-                last.overlapping(),
+                len(early) and early.bytes >= in_all,
                 subject or f"communication during the last backward pass of {region}",
-                expected="begun while gradients were still being computed",
+                expected=f"{much}begun while gradients were still being computed",
                 actual=_moment(part, last),
                 **{"ranks": [rank.rank], "line": line_of(last) or line_of(part), **fields},
             )
@@ -264,6 +268,8 @@ def line_of(part: Traffic) -> int | None:
 
 
 def _moment(part: Traffic, last: Traffic) -> str:
+    if early := last.overlapping():
+        return f"only {told(early)} of {told(part)}"
     if last:
         return f"{told(last)}, begun when the last gradient was there"
     if not len(part):

@@ -92,9 +92,10 @@ def test_cpu_fallback(runs, probe):
 
 def test_bad_arguments(runs, probe):
     """Bad arguments raise ValueError before any communication"""
+    launched = " and ".join(f"{name}={value}" for name, value in probe.LAUNCHER.items())
     for run in runs("bad_arguments"):
         for (rank, world_size), row in zip(probe.BAD, rows(run[0], "bad", len(probe.BAD)), strict=True):
-            call = f"setup_ddp({rank}, {world_size})"
+            call = f"setup_ddp({rank}, {world_size}) with {launched} in the environment"
             calm = row.get("communicated") == 0
             run.expect(calm, call, expected="no communication", actual="it looked for other ranks")
             expect_error(run, row, "ValueError", call)

@@ -39,6 +39,9 @@ ENOUGH, TOO_FEW = [(1, 1), (2, 2), (3, 2)], [(1, 2), (2, 3), (0, 2)]
 MISLEADING = [{"RANK": "1", "WORLD_SIZE": "3"}, {"RANK": "0", "WORLD_SIZE": "3"}]
 """What the environment says to rank 0 and to rank 1 of a group of two."""
 
+LAUNCHER = {"RANK": "0", "WORLD_SIZE": "2"}
+"""What the environment says while bad arguments are handed in. Torch reads RANK where it is given the rank -1."""
+
 PATIENCE = timedelta(seconds=30)
 """How long a rank waits at a meeting point for the others, whatever the code says. Only wrong code waits that long."""
 
@@ -108,10 +111,11 @@ def again(rank: Any) -> None:
 
 
 def bad_arguments(rank: Any) -> None:
-    """alone: one bad call after the other, then a good one"""
+    """alone: one bad call after the other, in an environment as torchrun leaves it, then a good one without that"""
     meetings = Meetings(rank)
     meetings.members = 0
     student = rank.student
+    os.environ |= LAUNCHER
     rows = []
     for number, world_size in BAD:
         meetings.asked.clear()
@@ -120,6 +124,8 @@ def bad_arguments(rank: Any) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
     rank.record("bad", rows)
+    for name in LAUNCHER:
+        os.environ.pop(name, None)
     meetings.members = 1
     student.setup_ddp(0, 1)
     rank.record("good", talk(rank, 0, 1))
@@ -347,6 +353,7 @@ class Stage:
         backend = None if asked["backend"] is None else str(dist.Backend(asked["backend"]))
         if "nccl" in (backend or "") and not self.gpus:
             raise RuntimeError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
+        refuse_unknown(backend)
         bound_to = asked["device_id"]
         gpu = None if bound_to is None or bound_to == torch.device("cpu") else self.index_of(bound_to)
         store, rank, world_size = asked["store"], asked["rank"], asked["world_size"]
@@ -384,6 +391,15 @@ class OnTheCPU(TorchFunctionMode):
 def _on_cpu(value: Any, is_device: bool) -> Any:
     kind = value.type if isinstance(value, torch.device) else value if isinstance(value, str) else ""
     return torch.device("cpu") if kind.startswith("cuda") or (is_device and type(value) is int) else value
+
+
+def refuse_unknown(backend: str | None) -> None:
+    """Raise as the real init_process_group does where torch knows no device or no backend of a name."""
+    devices = dist.distributed_c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map() if backend else {}
+    for device, name in devices.items():
+        torch.device(device)
+        if name not in dist.Backend.backend_list:
+            raise AssertionError(f"Unknown c10d backend type {name.upper()}")
 
 
 def _nothing(*_: Any, **__: Any) -> None:

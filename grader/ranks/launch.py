@@ -26,8 +26,8 @@ from grader.trace import trace_of
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
-MARGIN_SECONDS = 30
-"""How long after a case's deadline the supervisor may take to say what happened."""
+MARGIN_SECONDS = 120
+"""How long after a case's deadline the supervisor may take to say what happened, on a machine that is overloaded."""
 KEPT = (
     "PATH",
     "LANG",
@@ -193,13 +193,15 @@ def _lay_out(exercise: Exercise, submission: Submission, case: Case, folder: Pat
 
 
 def _receive_all(connection: Connection, seconds: float) -> list[bytes]:
+    """What the supervisor says, up to its empty message or its end. Raises RunError if it says neither in time."""
     until = time.monotonic() + seconds
     messages: list[bytes] = []
     with contextlib.suppress(EOFError, ConnectionResetError):
         while connection.poll(max(0.0, until - time.monotonic())):
             if not (message := connection.recv_bytes()):
-                break
+                return messages
             messages.append(message)
+        raise RunError("The process that watches the ranks did not answer. Is this machine overloaded? Try again.")
     return messages
 
 

@@ -290,7 +290,7 @@ def main(spec: Mapping[str, Any], judge: Connection) -> None:
     reaper.die_with_parent()
     try:
         Supervisor(spec, judge).run()
-    except OSError as error:
+    except Exception as error:  # a full disk, or a fault of ours: the judge hears of it rather than of silence
         with contextlib.suppress(OSError):
             judge.send_bytes(wire.encode({"fault": f"{type(error).__name__}: {error}"}))
     finally:
