@@ -6,6 +6,7 @@ no other rank can disturb them, and used by the other checks: the learning rate 
 """
 
 import io
+import ipaddress
 import math
 import pickle
 import re
@@ -123,12 +124,32 @@ def expect_steps(run, rank, probe):
 
 
 def test_rendezvous(runs):
-    """The ranks meet at MASTER_ADDR and MASTER_PORT"""
+    """The ranks meet at MASTER_ADDR and MASTER_PORT, or at a default where these are missing"""
     for run in runs("train"):
         for rank in run:
             wanted, seen = rank["given"], rank["group"]["meeting"]
             subject, same = "MASTER_ADDR:MASTER_PORT of the group", seen in (wanted, None)
             run.expect(same, subject, expected=f"{wanted}, as in the environment", actual=seen, ranks=[rank.rank])
+    expect_default_place(*runs("alone"))
+
+
+def expect_default_place(run):
+    """Without MASTER_ADDR and MASTER_PORT training works, and the group meets at some port of this machine."""
+    subject, wanted = "the group where MASTER_ADDR and MASTER_PORT are missing", "localhost and a default port"
+    call = run[0]["unplaced"]
+    if call["raised"]:
+        error = f"{call['raised'][0]}: {call['message']}"
+        run.fail(subject, expected=wanted, actual=error, ranks=[0], line=call["line"])
+    for host, port in run[0]["asked"]:
+        right = is_loopback(host, run[0]["host"]) and 1 <= port <= 65535
+        run.expect(right, subject, expected=wanted, actual=f"{host}:{port}", ranks=[0])
+
+
+def is_loopback(host, own_name):
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in ("localhost", own_name.lower())
 
 
 # The arithmetic
@@ -358,7 +379,7 @@ def expect_left(run, rank, left, when):
 
 def test_errors(runs):
     """Exceptions reach the caller, and the group is left then too"""
-    alone, together = runs("stumble")
+    (alone,), (together,) = runs("alone"), runs("stumble")
     expect_passed_on(alone, alone[0], "building", "this model cannot be built", "after model_class() raised")
     for rank in together:
         expect_passed_on(together, rank, "step", "the second step stumbles", "after the model raised in step 2")

@@ -8,6 +8,7 @@ Nothing here knows an expected value.
 import os
 import random
 import socket
+import sys
 import time
 
 import torch
@@ -210,20 +211,49 @@ def beginning(file):
 
 
 def stumble(rank):
-    """Calls in one process: on one rank of a model that cannot be built; on several first of one that raises in its
-    second step, on every rank alike, and then of one that works."""
+    """Two calls in one process: first of a model that raises in its second step, on every rank alike, and then of one
+    that works."""
+    for call, model_class in {"step": Stumbler, "again": Classifier}.items():
+        attempt(rank, call, model_class)
+
+
+def alone(rank):
+    """Two calls in one process, on one rank: first one that is told no meeting place, and then one of a model that
+    cannot be built. (Where several ranks let rank 0 build for all, the others would wait for it.)"""
+    asked = stand_in_for_stores()
+    rank.record("host", socket.gethostname())
+    attempt(rank, "unplaced", Classifier)
+    rank.record("asked", asked)
+    os.environ.setdefault("MASTER_ADDR", "localhost")
+    attempt(rank, "building", Unbuildable)
+
+
+def attempt(rank, call, model_class):
+    """One call of `train_ddp` that may raise; all is made ready for the next."""
     function, data = rank.student.train_ddp, NumberedData(rank.parameters["samples"], rank.seed)
-    calls = {"step": Stumbler, "again": Classifier}
-    if rank.world_size == 1:  # where several ranks let rank 0 build for all, the others would wait for it
-        calls = {"building": Unbuildable}
-    for call, model_class in calls.items():
-        notes = watch(rank)
-        arguments = (rank.rank, rank.world_size, model_class, data, rank.parameters["epochs"])
-        outcome = rank.attempt(function, *arguments, **rank.parameters["options"])
-        left = not dist.is_initialized()
-        rank.record(call, {**outcome.described(), "left": left, "steps": len(notes.batches), "group": notes.group})
-        del outcome  # its traceback keeps the student's local variables alive
-        leave(rank, call)
+    notes = watch(rank)
+    arguments = (rank.rank, rank.world_size, model_class, data, rank.parameters["epochs"])
+    outcome = rank.attempt(function, *arguments, **rank.parameters["options"])
+    left = not dist.is_initialized()
+    rank.record(call, {**outcome.described(), "left": left, "steps": len(notes.batches), "group": notes.group})
+    del outcome  # its traceback keeps the student's local variables alive
+    leave(rank, call)
+
+
+def stand_in_for_stores():
+    """From now on a TCPStore takes a port that the system assigns, so that no default port is ever really used. Right
+    for a rank that is alone. Returns a list that gets [host, port] as they were asked for."""
+    asked, original = [], dist.TCPStore
+
+    class TCPStore(original):
+        def __init__(self, host_name, port, *args, **kwargs):
+            asked.append([host_name, port])
+            super().__init__("localhost", 0, *args, **kwargs)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.distributed") and vars(module).get("TCPStore") is original:
+            module.TCPStore = TCPStore
+    return asked
 
 
 def leave(rank, call):

@@ -37,7 +37,7 @@ def train_ddp(
 
     Whatever training raises reaches the caller, and the process group is left in any case.
     """
-    # TODO 1: join the process group (exercise 01). MASTER_ADDR and MASTER_PORT come from the environment.
+    # TODO 1: join the process group (exercise 01). MASTER_ADDR and MASTER_PORT: the environment's, else your defaults.
     # TODO 2: build the model on this rank's device. How do all ranks get rank 0's initial values?
     # TODO 3: give this rank its shard of the data (exercise 02), in batches of `batch_size`.
     # TODO 4: train with torch.optim.SGD and nn.CrossEntropyLoss. What makes the order another one in each epoch?

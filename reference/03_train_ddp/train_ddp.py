@@ -31,7 +31,9 @@ def train_ddp(
 
     Collective: every rank of the world calls it, with the same arguments apart from `rank` and `checkpoint_path`.
     """
-    device = join_group(rank, world_size)
+    # The device rule depends on the machine and the world size, never on the rank, so all ranks decide alike.
+    device = torch.device("cuda", rank) if torch.cuda.device_count() >= world_size else torch.device("cpu")
+    join_group(rank, world_size, device)
     try:
         model = model_class().to(device)
         train_replica(model, rank, world_size, data, epochs, batch_size, lr)
@@ -42,16 +44,15 @@ def train_ddp(
         dist.destroy_process_group()  # also when training raises; the exception goes on to the caller
 
 
-def join_group(rank: int, world_size: int) -> torch.device:
-    """Join the default process group by the device rule and return this rank's device (exercise 01)."""
+def join_group(rank: int, world_size: int, device: torch.device) -> None:
+    """Join the default process group: over NCCL where this rank's device is a GPU, else over gloo (exercise 01)."""
     os.environ.setdefault("MASTER_ADDR", "localhost")
     os.environ.setdefault("MASTER_PORT", "29500")
-    if torch.cuda.is_available() and torch.cuda.device_count() >= world_size:
-        torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", rank=rank, world_size=world_size)
-        return torch.device("cuda", rank)
-    dist.init_process_group("gloo", rank=rank, world_size=world_size)
-    return torch.device("cpu")
+    backend = "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # before joining: NCCL makes its communicator on the current GPU
+        backend = "nccl"
+    dist.init_process_group(backend, rank=rank, world_size=world_size)
 
 
 def train_replica(
@@ -64,13 +65,12 @@ def train_replica(
     """
     device = next(model.parameters()).device
     # Building the wrapper copies rank 0's parameters and buffers to all ranks. The model itself becomes the replica.
-    ddp_model = DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
-    sampler = DistributedSampler(data, num_replicas=world_size, rank=rank, shuffle=True)
+    ddp_model = DistributedDataParallel(model)
+    sampler = DistributedSampler(data, world_size, rank)
     loader = DataLoader(data, batch_size=batch_size, sampler=sampler)  # the sampler shuffles; a short last batch stays
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     loss_fn = nn.CrossEntropyLoss()
 
-    ddp_model.train()
     for epoch in range(epochs):
         sampler.set_epoch(epoch)  # the epoch is part of the shuffle's seed: without it every epoch has the same order
         for inputs, targets in loader:

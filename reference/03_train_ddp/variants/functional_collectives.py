@@ -1,5 +1,6 @@
 """Functional collectives, a model that only rank 0 builds, and a shuffle whose seed rank 0 draws anew in every call."""
 
+import os
 import random
 
 import torch
@@ -14,6 +15,7 @@ def train_ddp(rank, world_size, model_class, data, epochs, *, batch_size=32, lr=
     device = torch.device("cuda", rank) if gpus else torch.device("cpu")
     if gpus:
         torch.cuda.set_device(device)
+    os.environ.update({"MASTER_ADDR": "localhost", "MASTER_PORT": "29511"} | dict(os.environ))
     dist.init_process_group("nccl" if gpus else "gloo", "env://", rank=rank, world_size=world_size)
     try:
         package = [model_class() if rank == 0 else None, random.getrandbits(32)]
