@@ -14,7 +14,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import click
@@ -53,11 +53,13 @@ def soak(name: str, times: int) -> Iterator[Trial]:
             yield from try_all(session, exercise, root, right, None, lambda phase: None)
 
 
-def soak_check(name: str, check: str, times: int) -> Iterator[Trial]:
-    """One check, judged `times` times of every right specimen and of every mutant that it must fail."""
+def soak_check(name: str, check: str, times: int, only: Sequence[str] = ()) -> Iterator[Trial]:
+    """One check, judged `times` times of every right specimen and of every mutant that it must fail, or of those among
+    them that `only` names."""
     root = catalog.repository_root()
     whole = catalog.load(name, root)
     chosen = [s for s in specimens(whole, root) if s.kind in RIGHT or (s.kind is Kind.MUTANT and check in s.fails)]
+    chosen = [specimen for specimen in chosen if not only or specimen.name in only]
     alone = tuple(replace(each, needs=()) for each in whole.checks if each.id == check)
     if not alone:
         raise UsageError(f"{name} has no check {check!r}: {', '.join(each.id for each in whole.checks)}.")
@@ -84,14 +86,15 @@ def _judged_alone(session: Session, exercise: Exercise, specimen: Specimen) -> T
 @click.argument("ex", nargs=-1)
 @click.option("--times", default=100, show_default=True, help="How often each specimen is graded.")
 @click.option("--check", help="Judge this check alone.")
+@click.option("--only", multiple=True, help="With --check: a specimen to try, instead of all.")
 @click.option("--hogs", "count", default=2, show_default=True, help="How many CPU hogs run beside.")
-def main(ex: tuple[str, ...], times: int, check: str | None, count: int) -> None:
+def main(ex: tuple[str, ...], times: int, check: str | None, only: tuple[str, ...], count: int) -> None:
     root = catalog.repository_root()
     wrong = 0
     for name in [catalog.resolve(text, root) for text in ex] or catalog.all_names(root):
         start, grades, breaches = time.monotonic(), 0, []
         with hogs(count):
-            for trial in soak_check(name, check, times) if check else soak(name, times):
+            for trial in soak_check(name, check, times, only) if check else soak(name, times):
                 grades += 1
                 breaches += list(trial.breaches())
         wrong += len(breaches)
