@@ -13,6 +13,7 @@ LAUNCHES = {
         "one": "A launch of 1 rank",
         "three": "A launch of 3 ranks",
         "assorted": "A launch whose ranks return large tensors, a module and None",
+        "lingering": "A launch whose ranks live for a second longer than fn",
         "joined": "A launch of 2 ranks that join a gloo group",
         "at once": "Two launches at the same time",
     },
@@ -25,6 +26,7 @@ LAUNCHES = {
         "signal": "A rank was killed by SIGKILL",
         "error": "A rank raised an exception of a class of its own",
         "lambda": "A rank returned a lambda, which cannot be pickled",
+        "torn": "A rank was killed by SIGKILL in the middle of sending a large result",
     },
     "digits": {"digits": "A launch of a training on 2 ranks"},
 }
@@ -163,6 +165,9 @@ def test_no_result(runs):
         launch = run[0]["lambda"]
         if launch["results"] != [{"object": "function"}]:  # whoever can bring a lambda home may do so
             raised(run, "lambda")
+        torn = run[0]["torn"]  # whoever has read the whole of it by then may return it
+        never = "the launch never came back: no process moved any more"
+        run.expect(not torn["hung"], LAUNCHES["failures"]["torn"], expected="an end", actual=never, line=torn["line"])
 
 
 def test_nothing_left(runs):

@@ -213,6 +213,52 @@ def fail_beside_stubborn(rank: int, world_size: int, folder: str, message: str) 
     raise LookupError(message)
 
 
+class Stall:
+    """A result that takes its time: when the caller loads it, it waits for rank 1 to go, 3 s at most."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return stall, (self.folder,)
+
+
+def stall(folder: Path) -> None:
+    (folder / "loading").touch()
+    outlast(folder, 1, ticks=150)
+
+
+class Torn:
+    """A large result of a rank that is killed while the caller is busy loading another one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        wait_for(self.folder / "loading", 2.0)
+        threading.Thread(target=kill_soon, daemon=True).start()
+        return bytes, (b"x" * 8_000_000,)
+
+
+def kill_soon() -> None:
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tear(rank: int, world_size: int, folder: str) -> Any:
+    """Rank 1 is killed with half of its result in the pipe, if there is a pipe."""
+    here = enter(folder, rank)
+    wait_for_all(here, world_size)
+    return Torn(here) if rank == 1 else Stall(here)
+
+
+def linger(rank: int, world_size: int, folder: str) -> int:
+    """The process lives for a second longer than the function: a thread of its own is at work."""
+    here = enter(folder, rank)
+    threading.Thread(target=wait_for, args=(here / "never", 1.0)).start()
+    return rank
+
+
 class Unpicklable(Exception):
     """Can be pickled and not be loaded again, as exceptions with arguments of their own often are."""
 
@@ -301,6 +347,7 @@ def launches(rank: Any) -> None:
     show.launch("zero", 0, report, "folder")
     show.launch("negative", -1, report, "folder")
     show.launch("assorted", 2, give, "folder", rank.seed)
+    show.launch("lingering", 2, linger, "folder")
     use_threads()
     with taken_port() as port:
         show.launch("joined", 2, join_and_sum, "folder", rank.seed)
@@ -319,6 +366,7 @@ def failures(rank: Any) -> None:
     show.launch("signal", 1, end, "folder", "signal")
     show.launch("error", 1, end, "folder", "error", messages(rank.seed)[4])
     show.launch("lambda", 1, end, "folder", "lambda")
+    show.launch("torn", 2, tear, "folder")
 
 
 def digits(rank: Any) -> None:

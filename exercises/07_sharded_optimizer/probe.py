@@ -387,6 +387,7 @@ def layout(world_size):
 
 
 def memory(rank):
+    gc.freeze()  # what is here already is of no interest; looking through it would take most of the time
     for title, (name, options) in rank.parameters["optimizers"].items():
         measure(rank, title, getattr(torch.optim, name), options)
 
@@ -501,7 +502,7 @@ def files(folder):
 
 
 def storages():
-    """Bytes of all tensors that Python can reach, each storage once."""
+    """Bytes of all tensors that Python's collector knows, each storage once; those made before gc.freeze() excluded."""
     sizes = {}
     for thing in gc.get_objects():
         if issubclass(type(thing), torch.Tensor) and type(thing) in (torch.Tensor, nn.Parameter):

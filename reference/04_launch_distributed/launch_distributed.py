@@ -10,10 +10,8 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -42,30 +40,32 @@ def launch_distributed(world_size: int, fn: Callable[..., Any], *args: Any) -> l
         raise ValueError(f"world_size must be at least 1, got {world_size}")
     call = pickle.dumps((fn, args))  # one copy for each rank: nothing is shared by accident
     ranks: list[Rank] = []
-    with reserved_port() as port:
+    with reserve_port() as holder:
+        port = holder.getsockname()[1]
         try:
             for number in range(world_size):
                 ranks.append(start(number, world_size, port, call))
-            results = collect(ranks)
+            return collect(ranks)
         except BaseException:  # Ctrl-C in the caller as well: no rank may survive it
-            stop(ranks, grace=1.0, ask=True)
+            for rank in ranks:
+                rank.process.kill()  # not terminate(): SIGTERM only asks
             raise
-        stop(ranks, grace=10.0, ask=False)
-        return results
+        finally:
+            for rank in ranks:
+                rank.process.join()  # a dead process that nobody has waited for is a zombie
 
 
-@contextmanager
-def reserved_port() -> Iterator[int]:
-    """A free TCP port of this machine that nobody else is given while the block runs.
+def reserve_port() -> socket.socket:
+    """A socket whose TCP port nobody else is given until it is closed.
 
     Asking the system for port 0 gives a free one. Closing the socket at once would let another launch get the same
     number before rank 0 listens on it. So the socket stays bound, without listening, and SO_REUSEADDR, set after
     the bind, lets exactly such a bound but silent socket share its port with rank 0's store.
     """
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        yield holder.getsockname()[1]
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+    return holder
 
 
 def start(number: int, world_size: int, port: int, call: bytes) -> Rank:
@@ -78,8 +78,8 @@ def start(number: int, world_size: int, port: int, call: bytes) -> Rank:
     """
     context = get_context("forkserver")
     context.set_forkserver_preload(["torch"])
-    outcome, sender = context.Pipe(duplex=False)
-    process = context.Process(target=run_rank, args=(number, world_size, port, sender, call), name=f"rank {number}")
+    outcome, sender = context.Pipe()
+    process = context.Process(target=run_rank, args=(number, world_size, port, sender, call))
     process.start()
     sender.close()  # the rank holds the only writing end now, so its death closes the pipe
     return Rank(number, process, outcome)
@@ -102,48 +102,28 @@ def run_rank(number: int, world_size: int, port: int, sender: Connection, call: 
 
 
 def collect(ranks: list[Rank]) -> list[Any]:
-    """The results in rank order. Reads whichever rank is ready first, so that a failure is seen at once and a large
+    """The results in rank order. Listens to all ranks at once, so that a failure is heard when it happens and a large
     result never blocks in a full pipe. Raises RankFailed for the first rank that fails."""
     results: dict[int, Any] = {}
-    while len(results) < len(ranks):
-        missing = [rank for rank in ranks if rank.number not in results]
-        ready = wait([rank.outcome for rank in missing] + [rank.process.sentinel for rank in missing])
-        for rank in missing:
-            if rank.outcome in ready or rank.process.sentinel in ready:
-                results[rank.number] = receive(rank)
+    waiting: dict[Any, Rank] = {rank.outcome: rank for rank in ranks}
+    waiting.update({rank.process.sentinel: rank for rank in ranks})
+    while waiting:
+        rank = waiting[wait(waiting)[0]]
+        results[rank.number] = receive(rank)
+        del waiting[rank.outcome], waiting[rank.process.sentinel]
     return [results[number] for number in range(len(ranks))]
 
 
 def receive(rank: Rank) -> Any:
     """The result of a rank that has spoken or died. Raises RankFailed."""
     try:
-        # A dead rank whose own child keeps the pipe open sends no end of file: do not read where nothing is waiting.
-        message = rank.outcome.recv_bytes() if rank.outcome.poll() else b""
-    except (EOFError, OSError):
-        message = b""
-    if not message:
+        if not rank.outcome.poll():  # the rank is dead, but a child of its own keeps the pipe open: do not wait for it
+            raise EOFError
+        message = rank.outcome.recv_bytes()
+    except (EOFError, OSError):  # OSError: it died in the middle of its message
         rank.process.join()
-        raise RankFailed(f"rank {rank.number} ended without a result, {describe_exit(rank.process.exitcode)}")
+        message = pickle.dumps((False, f"ended without a result, with exit code {rank.process.exitcode}"))
     succeeded, value = pickle.loads(message)
     if not succeeded:
-        raise RankFailed(f"rank {rank.number} raised\n\n{value}")
+        raise RankFailed(f"rank {rank.number} failed: {value}")
     return value
-
-
-def describe_exit(code: int | None) -> str:
-    return f"killed by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-
-
-def stop(ranks: list[Rank], grace: float, ask: bool) -> None:
-    """Sees every process to its end: SIGTERM if `ask`, then `grace` seconds for all of them together, then SIGKILL,
-    which cannot be ignored; and joins each one, because a dead process that nobody has waited for is a zombie."""
-    if ask:
-        for rank in ranks:
-            rank.process.terminate()
-    deadline = time.monotonic() + grace
-    for rank in ranks:
-        rank.process.join(max(0.0, deadline - time.monotonic()))
-    for rank in ranks:
-        rank.process.kill()
-        rank.process.join()
-        rank.outcome.close()
