@@ -66,8 +66,11 @@ def test_bars_of_a_track_do_not_overlap_unless_they_nest() -> None:
     for bars in tracks.values():
         for start, end in bars:
             for other_start, other_end in bars:
-                assert end <= other_start or other_end <= start or start <= other_start <= other_end <= end or (
-                    other_start <= start <= end <= other_end
+                assert (
+                    end <= other_start
+                    or other_end <= start
+                    or start <= other_start <= other_end <= end
+                    or (other_start <= start <= end <= other_end)
                 )
 
 
