@@ -11,7 +11,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help grade list show hint reset verify doctor test lint types bench lock clean distclean
+.PHONY: help sandbox grade list show hint reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -39,6 +39,13 @@ reset: $(READY)
 ## doctor     what this machine has and what that means for grading
 doctor: $(READY)
 	@$(GRADER) doctor $(ARGS)
+
+## sandbox    install bubblewrap, which keeps students' code in (Debian and Ubuntu; asks for root where it must)
+sandbox:
+	@command -v bwrap >/dev/null || { test "$$(id -u)" = 0 && root= || root=sudo; \
+	  $$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null; } \
+	  || { $(say) "bubblewrap could not be installed by apt; the lines above say why. Other systems: install the package bubblewrap." >&2; exit 3; }
+	@$(say) "$$(bwrap --version) is installed; make doctor says whether it works here."
 
 ## -- For authors
 ## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]

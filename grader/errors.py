@@ -5,6 +5,8 @@ GraderError
 ├── AuthorError       an exercise folder is wrong: path, line, fault, remedy (exit code 3)
 ├── WireError         bytes from a rank are not a value that the wire allows
 ├── RunError          the grader could not run the ranks; never the student's fault (exit code 3)
+│   └── WatcherKilled     a signal ended the process that watches them
+├── NotRun            the time of the whole grade was up before a case could be run
 └── CheckFailed       a check found the student's code wrong; it carries findings
 
 A student's mistake is never one of the first four: it is a finding in a report.
@@ -46,6 +48,22 @@ class WireError(GraderError):
 
 class RunError(GraderError):
     """The ranks could not be run, through no fault of the student."""
+
+
+class NotRun(GraderError):
+    """A case was not run because the time of the whole grade was up."""
+
+    def __init__(self) -> None:
+        super().__init__("not judged: the time of the whole grade (--deadline) was up")
+
+
+class WatcherKilled(RunError):
+    """A signal ended the process that watches the ranks."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The process that watches the ranks was killed. Did this machine run out of memory? Try again."
+        )
 
 
 class CheckFailed(AssertionError):

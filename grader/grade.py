@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
+import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from grader import catalog, recording
-from grader.errors import RunError, UsageError
-from grader.model import Case, Exercise, Report, Run, Submission
-from grader.ranks import Session
+from grader.errors import NotRun, RunError, UsageError
+from grader.journal import Journal
+from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
+from grader.ranks import Session, level_for
 from grader.report import summarise
+from grader.running import MAX_SEED, Order, Progress, Runner, import_case, seeded, traced
 from grader.submission import receive
-
-MAX_SEED = 2**31 - 1
-IMPORT_SECONDS = 10.0
-"""How long a student's file may take to be imported."""
-JOBS = 2 if (os.cpu_count() or 1) > 1 else 1
-"""How many cases run at the same time."""
-Progress = Callable[[str], None]
 
 
 def grade(
@@ -37,6 +31,9 @@ def grade(
     seed: int | None = None,
     device: str = "auto",
     start_method: str = "forkserver",
+    sandbox: str = "auto",
+    deadline: float | None = None,
+    journal: Path | None = None,
     progress: Progress = lambda phase: None,
     trace: bool = False,
     save_runs: Path | None = None,
@@ -45,6 +42,8 @@ def grade(
 ) -> Report:
     """Grade one submission. `seed` replays a grade; None draws a new one.
 
+    `deadline` is in seconds, for all of it: then the report says what is known by then. `journal` is a file that keeps
+    what is known so far; a grade that finds its own there goes on from it.
     `trace` records what the ranks communicate in every case, not only in those that ask for it.
     `save_runs` keeps the recorded runs in a file, `from_runs` judges such a file again instead of running anything.
     `session` is a warm one, as `warmed` gives it for several grades; without it the grade starts its own.
@@ -53,98 +52,72 @@ def grade(
     start = time.monotonic()
     exercise = catalog.load(name, root)
     received = receive(exercise, submission, root)
+    level = session.level if session else level_for(sandbox)
     if from_runs is not None:
         seed, runs = recording.load(from_runs, exercise)
+        progress("judging")
+        verdicts = _judged(exercise, received, runs)
     else:
-        seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-        chosen = traced(exercise) if trace else exercise
-        warm = contextlib.nullcontext(session) if session else warmed(device, start_method)
-        runs = run_cases(warm, chosen, received, seed, progress)
+        with contextlib.ExitStack() as stack:
+            chosen = traced(exercise) if trace else exercise
+            drawn = secrets.randbelow(MAX_SEED)
+            kept = stack.enter_context(closing(Journal(journal, exercise, received, seed, drawn))) if journal else None
+            seed = kept.seed if kept else drawn if seed is None else seed
+            until = start + deadline if deadline else math.inf
+            order = Order(exercise=chosen, submission=received, until=until, progress=progress, journal=kept)
+            warm = contextlib.nullcontext(session) if session else warmed(device, start_method, sandbox)
+            runs, verdicts = run_and_judge(warm, order, seed)
     if save_runs is not None:
         recording.save(save_runs, exercise, seed, runs)
-    progress("judging")
-    from grader.judge import judge
-
-    verdicts = judge(exercise, received, runs)
     used = "cuda" if _has_gpu(device) else "cpu"
     seconds = time.monotonic() - start
-    return summarise(exercise, received, runs, verdicts, seed=seed, device=used, sandbox="limits", seconds=seconds)
+    return summarise(exercise, received, runs, verdicts, seed=seed, device=used, sandbox=level, seconds=seconds)
+
+
+def run_and_judge(
+    warm: AbstractContextManager[Session], order: Order, seed: int
+) -> tuple[tuple[Run, ...], tuple[Verdict, ...]]:
+    """Run every case and judge each check as soon as the runs are there that it asks for. Nothing is started if the
+    file does not even compile."""
+    exercise, received = order.exercise, order.submission
+    if received.problem is not None:
+        return (), _judged(exercise, received, ())
+    with warm as session:
+        order.progress("starting")
+        preload()
+        planned = replace(exercise, cases=seeded(exercise, seed))
+        with Runner(session, order).running() as runner:
+            runner.start(first := import_case())
+            try:
+                imported = runner.wait(first)
+            except NotRun:
+                return (), _in_vain(planned)
+            if imported.diagnosis is not None:
+                return (imported,), _judged(exercise, received, (imported,))
+            runner.start(*planned.cases)
+            from grader.judge import judge_live
+
+            verdicts = judge_live(planned, runner.wait, order.journal.add_verdict if order.journal else None)
+        found = {run.case.id: run for run in runner.finished()}
+        return tuple(found[case.id] for case in (first, *planned.cases) if case.id in found), verdicts
+
+
+def _in_vain(exercise: Exercise) -> tuple[Verdict, ...]:
+    """The verdicts where the time was up before anything could be run."""
+    return tuple(Verdict(check=check, outcome=Outcome.BLOCKED, message=str(NotRun())) for check in exercise.checks)
 
 
 @contextmanager
-def warmed(device: str, start_method: str) -> Iterator[Session]:
+def warmed(device: str, start_method: str, sandbox: str = "auto") -> Iterator[Session]:
     """A session on the chosen device, for one grade or for several."""
-    with chosen_device(device), Session(start_method) as session:
+    with chosen_device(device), Session(start_method, sandbox) as session:
         yield session
 
 
-def run_cases(
-    warm: AbstractContextManager[Session], exercise: Exercise, received: Submission, seed: int, progress: Progress
-) -> tuple[Run, ...]:
-    """Run every case of an exercise. Nothing is started if the file does not even compile."""
-    if received.problem is not None:
-        return ()
-    with warm as session:
-        progress("starting")
-        preload()
-        return run_in(session, exercise, received, seed, progress)
+def _judged(exercise: Exercise, received: Submission, runs: tuple[Run, ...]) -> tuple[Verdict, ...]:
+    from grader.judge import judge  # not earlier: it brings pytest
 
-
-def run_in(
-    session: Session,
-    exercise: Exercise,
-    received: Submission,
-    seed: int,
-    progress: Progress = lambda phase: None,
-    jobs: int = JOBS,
-) -> tuple[Run, ...]:
-    """Run every case in a warm session: the import of the student's file first, and the rest only if it went well."""
-    imported = session.run(exercise, received, import_case())
-    if imported.diagnosis is not None:
-        return (imported,)
-    cases = seeded(exercise, seed)
-
-    def run(case: Case) -> Run:
-        progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
-        return session.run(exercise, received, case)
-
-    with pool_on(session, jobs) as pool:
-        largest_first = sorted(cases, key=lambda case: case.world_size, reverse=True)  # packs best
-        jobs_by_case = {case.id: pool.submit(run, case) for case in largest_first}
-        return (imported, *(jobs_by_case[case.id].result() for case in cases))
-
-
-@contextmanager
-def pool_on(session: Session, workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that wait for runs. After Ctrl-C or a fault the session ends at once, so that none of them waits on."""
-    pool = ThreadPoolExecutor(max_workers=workers)
-    try:
-        yield pool
-    except BaseException:
-        session.close()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def import_case() -> Case:
-    """The case that only imports the student's file and looks for what the contract names."""
-    return Case(name="import", world_size=1, probe="", deadline=IMPORT_SECONDS)
-
-
-def seeded(exercise: Exercise, seed: int) -> tuple[Case, ...]:
-    """The exercise's cases, each with a seed of its own that follows from `seed`."""
-
-    def own(case: Case) -> int:
-        digest = hashlib.blake2b(f"{seed}/{exercise.name}/{case.id}".encode(), digest_size=4)
-        return int.from_bytes(digest.digest()) % MAX_SEED
-
-    return tuple(replace(case, seed=own(case)) for case in exercise.cases)
-
-
-def traced(exercise: Exercise) -> Exercise:
-    """The exercise with a trace of every case."""
-    return replace(exercise, cases=tuple(replace(case, trace=True) for case in exercise.cases))
+    return judge(exercise, received, runs)
 
 
 def preload() -> None:

@@ -11,18 +11,22 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from grader.checking import Runs
-from grader.errors import CheckFailed, GraderError, RunError
+from grader.errors import CheckFailed, GraderError, NotRun, RunError
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception")
 """pytest's plugins that judging does without; the last two collect garbage thrice, four fifths of the time."""
+MISLED = (TypeError, LookupError, AttributeError, ValueError, ArithmeticError, RuntimeError)
+"""What a check raises that meets values of another kind than a probe records. `verify` proves that right solutions
+never bring that about, so it is the submission's doing. As our fault it would cost nothing, and be worth doing."""
+ODD = "The check could not make sense of what the code recorded"
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
@@ -32,8 +36,19 @@ def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tu
     if unusable := _unusable(submission, runs):
         return _all_blocked(exercise, unusable)
     by_case = {run.case.id: run for run in runs}
-    panel = Panel(exercise, lambda case: by_case[case.id])
+    panel = Panel(exercise, lambda case: _recorded(by_case, case))
     return judge_with(panel)
+
+
+def _recorded(runs: Mapping[str, Run], case: Case) -> Run:
+    if case.id not in runs:
+        raise RunError(f"the runs do not hold {case.id}")
+    return runs[case.id]
+
+
+def is_odd(verdict: Verdict) -> bool:
+    """Whether a check met what it was not written for. Right solutions never do that; an author wants to know."""
+    return verdict.outcome is Outcome.BROKEN or any(finding.subject == ODD for finding in verdict.findings)
 
 
 def _unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]:
@@ -54,12 +69,20 @@ def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Ver
     )
 
 
+def judge_live(
+    exercise: Exercise, run_case: Callable[[Case], Run], tell: Callable[[Verdict], None] | None = None
+) -> tuple[Verdict, ...]:
+    """The same while the cases still run: `run_case` waits for one, `tell` hears each verdict as it comes."""
+    return judge_with(Panel(exercise, run_case, tell))
+
+
 def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
     """Run checks.py of one exercise in this process, under none of the user's settings; `only` names one check."""
     path = panel.exercise.folder / "checks.py"
     options = ["-c", os.devnull, "--rootdir", str(path.parent), "--noconftest", "--import-mode=importlib", "-s"]
     plugins = [*(word for name in UNUSED for word in ("-p", f"no:{name}")), "-p", "pytest_timeout"]
-    settings = ["-o", "python_files=checks.py", "-o", f"timeout={TIMEOUT}"]
+    patience = TIMEOUT + 3 * sum(case.deadline for case in panel.exercise.cases)  # a check may wait for its runs
+    settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}"]
     before = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
@@ -90,8 +113,10 @@ def _forget(path: Path) -> None:
 class Panel:
     """The pytest plugin that judges one exercise: gives checks their runs, and turns outcomes into verdicts."""
 
-    def __init__(self, exercise: Exercise, run_case: Callable[[Case], Run]) -> None:
-        self.exercise = exercise
+    def __init__(
+        self, exercise: Exercise, run_case: Callable[[Case], Run], tell: Callable[[Verdict], None] | None = None
+    ) -> None:
+        self.exercise, self._tell = exercise, tell
         self.runs_by_family = Runs(exercise.cases, run_case)
         self._checks = {check.id: check for check in exercise.checks}
         self._verdicts: dict[str, Verdict] = {}
@@ -148,6 +173,8 @@ class Panel:
         check = self.check_of(item)
         if check is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
             self._verdicts[check.id] = _verdict(check, call)
+            if self._tell:
+                self._tell(self._verdicts[check.id])
 
 
 def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
@@ -162,6 +189,11 @@ def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
     if isinstance(error, pytest.skip.Exception):
         outcome = Outcome.BLOCKED if call.when == "setup" else Outcome.SKIPPED
         return Verdict(check=check, outcome=outcome, message=str(error.msg), seconds=seconds)
+    if isinstance(error, MISLED):
+        finding = Finding(subject=ODD, actual=_fault(error))
+        return Verdict(check=check, outcome=Outcome.FAILED, findings=(finding,), message=finding.sentence())
+    if isinstance(error, NotRun):
+        return Verdict(check=check, outcome=Outcome.BLOCKED, message=str(error), seconds=seconds)
     return Verdict(check=check, outcome=Outcome.BROKEN, message=_fault(error), seconds=seconds)
 
 

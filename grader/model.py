@@ -43,6 +43,26 @@ class Check:
     visibility: str = "visible"
 
 
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one run may use, beside its time. Sizes are in bytes.
+
+    `memory` is of one rank, with all that it starts, beyond what it began with; `processes` are processes and threads
+    of the whole run; `file` is one file, `disk` all files of the run; `output` is what one rank prints; `cpu` is
+    seconds of processor time of one process, None for twice the deadline.
+    """
+
+    memory: int = 4096 * MIB
+    processes: int = 500
+    file: int = 1024 * MIB
+    disk: int = 2048 * MIB
+    output: int = 32 * MIB
+    cpu: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks."""
@@ -57,6 +77,7 @@ class Case:
     process_group: bool = False
     hold_group: bool = True
     trace: bool = False
+    limits: Limits = Limits()
 
     @property
     def id(self) -> str:
@@ -213,10 +234,12 @@ class Exited(Ending):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Killed(Ending):
-    """A signal ended the rank. `by_grader` says that the grader stopped it after another rank had failed."""
+    """A signal ended the rank. `by_grader` says that the grader stopped it: after another rank had failed, or for a
+    limit, such as "processes: 812, at most 500"."""
 
     signal: str
     by_grader: bool = False
+    limit: str = ""
 
     kind = "killed"
 
@@ -263,12 +286,13 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One case, run once. `seconds` is wall time."""
+    """One case, run once. `seconds` is wall time. `retried` says why a first attempt did not count."""
 
     case: Case
     ranks: tuple[RankRecord, ...]
     seconds: float
     diagnosis: Diagnosis | None = None
+    retried: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ import pytest
 from grader import catalog
 from grader.checking import Runs
 from grader.errors import CheckFailed, GraderError
-from grader.grade import MAX_SEED, import_case, seeded
 from grader.judge import Panel, load_probe
 from grader.model import Case, Exercise, Run, Submission
 from grader.ranks import Session
+from grader.running import MAX_SEED, import_case, run_fairly, seeded
 from grader.submission import receive
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--submission", type=Path, metavar="PATH", help="the file or folder to grade")
     group.addoption("--seed", type=int, metavar="N", help="replay a grade")
     group.addoption("--start-method", default="forkserver", choices=["forkserver", "spawn"])
+    group.addoption("--sandbox", default="auto", choices=["auto", "require", "off"], help="isolation of the ranks")
 
 
 class Grading:
@@ -74,13 +75,13 @@ class Grading:
                 raise CheckFailed(imported.diagnosis.findings)
         key = exercise.name, case.id
         if key not in self._runs:
-            self._runs[key] = self._host().run(exercise, submission, case)
+            self._runs[key] = run_fairly(self._host(), exercise, submission, case)
         return self._runs[key]
 
     def _host(self) -> Session:
         if self._session is None:
             method = self._config.getoption("--start-method")
-            self._session = self._stack.enter_context(Session(method))
+            self._session = self._stack.enter_context(Session(method, self._config.getoption("--sandbox")))
         return self._session
 
 

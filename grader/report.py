@@ -30,6 +30,7 @@ def summarise(
         sandbox=sandbox,
         seconds=seconds,
         torch_version=torch_version(),
+        notes=tuple(f"{run.case.id} was run a second time, because {run.retried}." for run in runs if run.retried),
     )
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from grader.errors import UsageError
 from grader.model import Exercise, Finding, Submission
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 18
+"""Python takes a minute and a gigabyte to compile some files of 1 MiB (one call with a hundred thousand keywords)."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WIDTH = 76
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -32,14 +33,14 @@ def receive(exercise: Exercise, path: Path | None, root: Path) -> Submission:
     """The student's file: `path` itself, the exercise's file in the folder `path`, or with None the student's own in
     exercises/. Raises UsageError where there is no file to read."""
     location = _own(exercise, root) if path is None else _located(exercise, path)
-    source = _read(location)
-    folder = root / "exercises" if path is None else path
+    folder = root / "exercises" if path is None else path if path.is_dir() else path.parent
+    source = _read(_inside(location, folder))
     return Submission(
         path=location,
         source=source,
         digest=hashlib.sha256(source).hexdigest(),
         problem=_problem(source),
-        companions=_companions(exercise, folder, location) if path is None or folder.is_dir() else {},
+        companions=_companions(exercise, folder, location) if path is None or path.is_dir() else {},
     )
 
 
@@ -101,12 +102,23 @@ def _there(path: Path) -> bool:
     return True
 
 
+def _inside(path: Path, folder: Path) -> Path:
+    """`path`, unless a link leads it out of the folder that was handed in: what it would read is not the student's."""
+    try:
+        own = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):
+        own = True  # a loop, or a name that no file can have: reading it says so
+    if not own:
+        raise UsageError(f"{path} is a link that leads out of {folder}; hand in the file itself.")
+    return path
+
+
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
 def _read(path: Path) -> bytes:
-    """The file's bytes, at most 1 MiB. Never waits, whatever the path turns out to be."""
+    """The file's bytes, at most 256 KiB. Never waits, whatever the path turns out to be."""
     if not stat.S_ISREG(_status(path).st_mode):
         raise UsageError(f"{path} is not a regular file; name a Python file.")
     try:
@@ -116,7 +128,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({_reason(error)}); check its permissions.") from None
     if len(source) > MAX_BYTES:
-        raise UsageError(f"{path} is larger than 1 MiB; name the Python file of the exercise.")
+        raise UsageError(f"{path} is larger than 256 KiB; name the Python file of the exercise.")
     return source
 
 
@@ -130,15 +142,15 @@ def _companions(exercise: Exercise, folder: Path, location: Path) -> dict[str, b
     for name in exercise.companions:
         file = f"{name.partition('_')[2]}.py"
         places = (folder / name / file, folder / "exercises" / name / file, folder / file, location.parent / file)
-        source = next(filter(None, map(_usable, places)), None)
+        source = next(filter(None, (_usable(place, folder) for place in places)), None)
         if source:
             found[name] = source
     return found
 
 
-def _usable(path: Path) -> bytes | None:
+def _usable(path: Path, folder: Path) -> bytes | None:
     try:
-        source = _read(path)
+        source = _read(_inside(path, folder))
     except UsageError:
         return None
     return None if _problem(source) else source

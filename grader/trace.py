@@ -5,11 +5,12 @@ Times are seconds since the run began, on one clock for all its ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-MAX_TEXT = 200
+MAX_TEXT, MAX_GROUP, MAX_NUMBER = 200, 10_000, 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,20 +77,20 @@ def trace_of(raw: Any) -> Trace | None:
 def _communication(row: Mapping[str, Any]) -> Communication:
     _check(row, Communication)
     return Communication(
-        operation=str(row["operation"])[:MAX_TEXT],
-        bytes=int(row["bytes"]),
-        dtype=str(row["dtype"])[:MAX_TEXT],
-        group=tuple(int(rank) for rank in row["group"]),
-        start=float(row["start"]),
-        end=_optional(float, row["end"]),
-        **{name: _optional(int, row[name]) for name in ("peer", "line", "backward", "remaining")},
+        operation=_text(row["operation"]),
+        bytes=_whole(row["bytes"]),
+        dtype=_text(row["dtype"]),
+        group=tuple(_whole(rank) for rank in row["group"][:MAX_GROUP]),
+        start=_seconds(row["start"]),
+        end=_optional(_seconds, row["end"]),
+        **{name: _optional(_whole, row[name]) for name in ("peer", "line", "backward", "remaining")},
     )
 
 
 def _span(row: Mapping[str, Any]) -> Span:
     _check(row, Span)
-    name, kind = str(row["name"])[:MAX_TEXT], str(row["kind"])[:MAX_TEXT]
-    return Span(kind=kind, name=name, start=float(row["start"]), end=_optional(float, row["end"]))
+    end = _optional(_seconds, row["end"])
+    return Span(kind=_text(row["kind"]), name=_text(row["name"]), start=_seconds(row["start"]), end=end)
 
 
 def _check(row: Mapping[str, Any], noun: type[Any]) -> None:
@@ -97,5 +98,23 @@ def _check(row: Mapping[str, Any], noun: type[Any]) -> None:
         raise ValueError("not the fields of a trace")
 
 
-def _optional(kind: type[Any], value: Any) -> Any:
+def _whole(value: Any) -> int:
+    number = int(value)
+    if not -MAX_NUMBER < number < MAX_NUMBER:
+        raise ValueError("no size")
+    return number
+
+
+def _seconds(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("no time")
+    return number
+
+
+def _text(value: Any) -> str:
+    return str(value)[:MAX_TEXT].encode("utf-8", "replace").decode()
+
+
+def _optional(kind: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else kind(value)

@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from grader.model import Case, Exercise, RequiredName, Run, Submission
 from grader.ranks import Session
+from grader.ranks.sandbox import obstacle
 
 STUDENTS = Path(__file__).parent / "students"
 RunIt = Callable[..., Run]
 
 
+CHOICE = {"bubblewrap": "require", "limits": "off"}
+"""What makes a session of each level."""
+LEVELS = [
+    pytest.param("bubblewrap", marks=pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))),
+    "limits",
+]
+
+
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Session]:
-    """A host that all tests share, so that torch is imported once."""
-    with Session() as session:
-        yield session
+def warm_levels() -> Iterator[dict[str, Session]]:
+    """A host a level that all tests share, so that torch is imported once in each."""
+    sessions: dict[str, Session] = {}
+    with ExitStack() as stack:
+        for level, choice in CHOICE.items():
+            if level == "limits" or obstacle() is None:
+                sessions[level] = stack.enter_context(Session(sandbox=choice))
+        yield sessions
 
 
 @pytest.fixture
-def run_on_ranks(warm: Session, tmp_path: Path) -> RunIt:
+def level() -> str:
+    """The level of `run_on_ranks`: the best that there is, unless a test asks for each."""
+    return "limits" if obstacle() else "bubblewrap"
+
+
+@pytest.fixture(scope="session")
+def warm(warm_levels: dict[str, Session]) -> Session:
+    """The host of the best level that there is."""
+    return next(iter(warm_levels.values()))
+
+
+@pytest.fixture
+def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) -> RunIt:
     """run_on_ranks("behaviour", world_size=2, …) runs one function of students/behaviours.py, or of `source`."""
     shutil.copyfile(STUDENTS / "probe.py", tmp_path / "probe.py")
 
@@ -42,6 +68,6 @@ def run_on_ranks(warm: Session, tmp_path: Path) -> RunIt:
         settings = {"world_size": 2, "process_group": True, "deadline": 30.0, **how}
         case = Case(name=behaviour, probe=behaviour, **settings)  # type: ignore[arg-type]
         submission = Submission(path=Path("behaviours.py"), source=text.encode(), digest="")
-        return (session or warm).run(exercise, submission, case)
+        return (session or warm_levels[level]).run(exercise, submission, case)
 
     return run

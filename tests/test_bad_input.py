@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from tests import small
+from tests.conftest import CHOICE, LEVELS
 
 Done = subprocess.CompletedProcess[str]
 
@@ -110,16 +112,15 @@ def test_no_room_for_a_scratch_folder_is_told(root: Path, tmp_path: Path) -> Non
     assert done.returncode == 3 and "TMPDIR" in told(done) and "Traceback" not in done.stderr
 
 
-def test_ctrl_c_leaves_nothing(root: Path, scratch: Path, tmp_path: Path) -> None:
-    """One sentence, exit code 130, no process, no folder; sent while a rank is in an endless loop."""
-    marker = tmp_path / "running"
-    (tmp_path / "total.py").write_text(
-        f"import pathlib\ndef total(value):\n    pathlib.Path({str(marker)!r}).touch()\n    while True: pass\n"
-    )
-    command = [sys.executable, "-m", "grader", "grade", "90", "--submission", str(tmp_path / "total.py")]
+@pytest.mark.parametrize("level", LEVELS)
+def test_ctrl_c_leaves_nothing(root: Path, scratch: Path, tmp_path: Path, level: str) -> None:
+    """One sentence, exit code 130, no process, no folder; sent while three ranks are in endless loops."""
+    (tmp_path / "total.py").write_text("def total(value):\n    while True: pass\n")
+    words = ["grade", "90", "--submission", str(tmp_path / "total.py"), "--sandbox", CHOICE[level]]
+    command = [sys.executable, "-m", "grader", *words]
     process = subprocess.Popen(command, cwd=root, env=environment(scratch), stderr=subprocess.PIPE, text=True)
     children: list[psutil.Process] = []
-    while not marker.exists():
+    while len(busy(children)) < 3:  # one rank of a run on one, two of the run beside it
         assert process.poll() is None
         children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
@@ -127,6 +128,16 @@ def test_ctrl_c_leaves_nothing(root: Path, scratch: Path, tmp_path: Path) -> Non
     assert process.returncode == 130 and "nothing is left running" in stderr and "Traceback" not in stderr
     _, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
+
+
+def busy(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that want a core."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_RUNNING:
+                found.append(process)
+    return found
 
 
 def test_a_temporary_folder_of_ours_is_never_left(root: Path, scratch: Path) -> None:

@@ -58,7 +58,7 @@ class FakeGrade:
     sessions: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def warmed(self, device: str, start_method: str) -> Iterator[str]:
+    def warmed(self, device: str, start_method: str, sandbox: str) -> Iterator[str]:
         """Stands in for grade.warmed."""
         self.sessions.append(f"session {1 + len(self.sessions)} on {device}")
         yield self.sessions[-1]

@@ -11,8 +11,9 @@ import pytest
 
 from grader.authoring.verify import Kind, matrix, verify
 from grader.errors import UsageError
-from grader.grade import grade, seeded
+from grader.grade import grade
 from grader.model import Outcome, Report
+from grader.running import seeded
 from tests import small
 
 
@@ -31,7 +32,7 @@ def test_a_grade_can_be_recorded_and_judged_again(root: Path, tmp_path: Path) ->
     phases: list[str] = []
     report = grade(small.NAME, root=root, submission=solution, save_runs=tmp_path / "runs", progress=phases.append)
     assert report.status == "passed" and report.score == 100
-    assert phases[0] == "starting" and "sum on 2 ranks" in phases and phases[-1] == "judging"
+    assert phases[0] == "starting" and "sum on 2 ranks" in phases
     again = grade(small.NAME, root=root, submission=solution, from_runs=tmp_path / "runs")
     assert again.seed == report.seed and outcomes(again) == outcomes(report)
 

@@ -15,9 +15,15 @@ import torch
 
 from grader.model import Deadlocked, Exited, Finished, Killed, Raised, Run, TimedOut
 from grader.ranks import Session
-from tests.conftest import STUDENTS, RunIt
+from tests.conftest import LEVELS, STUDENTS, RunIt
 
 SOURCE = (STUDENTS / "behaviours.py").read_text().splitlines()
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> str:
+    """Every test here holds at both levels of isolation."""
+    return str(request.param)
 
 
 def endings(run: Run) -> list[type]:
@@ -153,7 +159,7 @@ def descendants() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
-def test_processes_that_try_to_get_away_are_ended(run_on_ranks: RunIt, warm: Session) -> None:
+def test_processes_that_try_to_get_away_are_ended(run_on_ranks: RunIt) -> None:
     """setsid, double fork and ignored SIGTERM do not help; the run itself is right."""
     run_on_ranks("finishes")
     before = descendants()
@@ -162,12 +168,12 @@ def test_processes_that_try_to_get_away_are_ended(run_on_ranks: RunIt, warm: Ses
     assert alive == []
 
 
-def test_shared_memory_and_scratch_folders_are_removed(run_on_ranks: RunIt, warm: Session) -> None:
+def test_shared_memory_and_scratch_folders_are_removed(run_on_ranks: RunIt, warm_levels: dict[str, Session]) -> None:
     """Also those of a rank that did not clean up after itself."""
     run = run_on_ranks("leaves_shared_memory_behind")
     names = [record.observations["name"] for record in run.ranks]
     assert not [name for name in names if Path("/dev/shm", name).exists()]
-    assert not list(warm.scratch.glob("run-*"))
+    assert not list(warm_levels["limits"].scratch.glob("run-*"))
 
 
 def test_a_thread_that_runs_on_does_not_keep_the_rank(run_on_ranks: RunIt) -> None:

@@ -173,12 +173,12 @@ def test_a_file_that_cannot_be_opened_is_refused(root: Path, tmp_path: Path, mon
     assert "Permission denied" in refused(root, write(tmp_path / "s.py", GOOD))
 
 
-def test_a_file_of_one_mebibyte_is_read_and_a_larger_one_refused(root: Path, tmp_path: Path) -> None:
-    """The limit is 1 MiB exactly."""
-    path = write(tmp_path / "s.py", b"#" * 2**20)
+def test_a_file_of_256_kibibytes_is_read_and_a_larger_one_refused(root: Path, tmp_path: Path) -> None:
+    """The limit is exact."""
+    path = write(tmp_path / "s.py", b"#" * 2**18)
     assert received(root, path).problem is None
-    write(path, b"#" * (2**20 + 1))
-    assert "larger than 1 MiB" in refused(root, path)
+    write(path, b"#" * (2**18 + 1))
+    assert "larger than 256 KiB" in refused(root, path)
 
 
 # --- whether it is Python --------------------------------------------------------------------------------------------

@@ -22,10 +22,11 @@ import click
 from grader import catalog
 from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
 from grader.errors import UsageError
-from grader.grade import MAX_SEED, preload, seeded
+from grader.grade import preload
 from grader.judge import Panel, judge_with
 from grader.model import Exercise, Submission
 from grader.ranks import Session
+from grader.running import MAX_SEED, seeded
 
 RIGHT = (Kind.SOLUTION, Kind.VARIANT)
 

@@ -18,6 +18,12 @@ from grader.errors import AuthorError
 T = TypeVar("T")
 Step = str | int
 _SHOWN = 60
+_MAX_BYTES = 1 << 20
+_MAX_VALUES = 100_000
+"""So many values may a file hold, each counted as often as aliases repeat it."""
+_MAX_DEPTH = 100
+_MAX_DIGITS = 100
+_WHOLE = "tag:yaml.org,2002:int"
 
 _REMEDIES = {
     "string_type": "Write it as text, in quotes where YAML reads something else.",
@@ -64,7 +70,10 @@ def _child(node: yaml.Node, step: Step) -> tuple[yaml.Node, int] | None:
 def read_text(path: Path) -> str:
     """An author's file as text. Raises AuthorError when it is missing, unreadable or not UTF-8."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise AuthorError(path, "the file is larger than 1 MiB", "Make it shorter.")
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
@@ -80,7 +89,8 @@ def read(path: Path) -> Document:
         return _composed(path, yaml.SafeLoader(text))  # the reader refuses control characters already here
     except yaml.YAMLError as error:
         raise _syntax_error(path, text, error) from None
-    except (RecursionError, ValueError) as error:
+    except (RecursionError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        # PyYAML's constructors trip over values that their tags do not fit, as `!!bool x` and `!!timestamp x`.
         raise AuthorError(path, f"YAML cannot read the file ({error})", "Write plain values only.") from None
 
 
@@ -88,8 +98,28 @@ def _composed(path: Path, loader: yaml.SafeLoader) -> Document:
     node = loader.get_single_node()
     if node is None:
         raise AuthorError(path, "the file is empty", "Write it as docs/interfaces.md shows.", 1)
+    if _size(node, {}, 0) > _MAX_VALUES:
+        raise AuthorError(path, f"the file holds more than {_MAX_VALUES} values, aliases counted", "Make it shorter.")
     _refuse_duplicate_keys(path, node)
     return Document(path=path, node=node, value=loader.construct_document(node))
+
+
+def _size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
+    """How many values a node comes to once its aliases are followed. Raises ValueError where it is too deep, as is one
+    that holds itself."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH}")
+    if node.tag == _WHOLE and len(node.value) > _MAX_DIGITS:
+        raise ValueError(f"a number of more than {_MAX_DIGITS} digits")
+    if id(node) not in sizes:
+        sizes[id(node)] = 1 + sum(_size(child, sizes, depth + 1) for child in _children(node))
+    return sizes[id(node)]
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [child for pair in node.value for child in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 def _syntax_error(path: Path, text: str, error: yaml.YAMLError) -> AuthorError:
@@ -125,12 +155,8 @@ def _mappings(node: yaml.Node, seen: set[int]) -> Iterator[yaml.MappingNode]:
     seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         yield node
-        for pair in node.value:
-            for child in pair:
-                yield from _mappings(child, seen)
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            yield from _mappings(child, seen)
+    for child in _children(node):
+        yield from _mappings(child, seen)
 
 
 def validated(document: Document, shape: type[T]) -> T:

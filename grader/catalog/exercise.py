@@ -7,14 +7,15 @@ import math
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from grader.catalog.document import Document, read, validated
 from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, top_level_names
-from grader.catalog.manifest import CaseFamily, Manifest
+from grader.catalog.manifest import CaseFamily, CaseLimits, Manifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
 from grader.errors import AuthorError
-from grader.model import Case, Check, Exercise, RequiredName
+from grader.model import MIB, Case, Check, Exercise, Limits, RequiredName
 
 STATEMENT, PROBE, CHECKS = "README.md", "probe.py", "checks.py"
 _NEEDED = (MANIFEST, PROBE, CHECKS)
@@ -86,9 +87,19 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             process_group=family.process_group,
             hold_group=family.hold_group,
             trace=family.trace,
+            limits=_limits(family.limits),
         )
         for world_size in family.world_sizes
     ]
+
+
+def _limits(entry: CaseLimits) -> Limits:
+    """The usual limits with those that the manifest sets in their place."""
+    given: dict[str, Any] = {}
+    for key, value in entry.model_dump(exclude_none=True).items():
+        name, _, unit = key.partition("_")
+        given[name] = value * MIB if unit == "mib" else value
+    return Limits(**given)
 
 
 def _check_cases(document: Document, manifest: Manifest) -> None:

@@ -60,6 +60,17 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
+class CaseLimits(Strict):
+    """What a run may use where the usual limits do not fit; model.Limits says what each means."""
+
+    memory_mib: PositiveInt | None = None
+    processes: PositiveInt | None = None
+    file_mib: PositiveInt | None = None
+    disk_mib: PositiveInt | None = None
+    output_mib: PositiveInt | None = None
+    cpu_seconds: PositiveFloat | None = None
+
+
 class CaseFamily(Strict):
     """One way to run the ranks, at several world sizes. `deadline` is in seconds."""
 
@@ -71,6 +82,7 @@ class CaseFamily(Strict):
     process_group: bool = False
     hold_group: bool = True
     trace: bool = False
+    limits: CaseLimits = CaseLimits()
 
 
 class CheckEntry(Strict):

@@ -35,6 +35,10 @@ def cli() -> None:
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--seed", type=click.IntRange(0, MAX_SEED), help="Replay a grade; without it a new seed is drawn.")
 @click.option("--start-method", type=start_methods, default="forkserver" if os.name == "posix" else "spawn")
+@click.option("--sandbox", type=click.Choice(["auto", "require", "off"]), default="auto", show_default=True,
+              help="Bubblewrap around the ranks: where it works, or else do not grade, or never.")  # fmt: skip
+@click.option("--deadline", type=click.FloatRange(10), metavar="SECONDS", help="Report by then, with what is known.")
+@click.option("--journal", type=file_path, metavar="FILE", help="Keep all that is known; go on from it if it is there.")
 @click.option("--json", type=file_path, metavar="FILE", help="Also write the report as JSON.")
 @click.option("--trace", type=file_path, metavar="FILE", help="Also write the ranks' timelines, for Perfetto.")
 @click.option("--save-runs", type=file_path, metavar="FILE", help="Keep what the ranks did, to be judged again.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -38,6 +39,9 @@ class Order:
     device: str
     seed: int | None
     start_method: str
+    sandbox: str
+    deadline: float | None
+    journal: Path | None
     json: Path | None
     trace: Path | None
     save_runs: Path | None
@@ -49,7 +53,7 @@ class Order:
         """What one order cannot mean, and files that cannot be written. Raises UsageError."""
         from grader.practice import output
 
-        for option in ("json", "trace", "save_runs", "from_runs"):
+        for option in ("json", "trace", "journal", "save_runs", "from_runs"):
             if getattr(self, option) and len(names) != 1:
                 raise UsageError(f"--{option.replace('_', '-')} goes with one exercise, not with {len(names)}.")
         if self.submission and len(names) > 1 and not self.submission.is_dir():
@@ -67,14 +71,15 @@ def grade(texts: Sequence[str], order: Order) -> int:
     names = list(dict.fromkeys(names))
     order.check(names)
     need_torch()
-    codes = [code]
+    codes, start = [code], time.monotonic()
     with ExitStack() as stack:
         session = None
         for name in names:
             if len(names) > 1 and (session is None or codes[-1] == FAULT):  # a fault may have cost the last session
                 session = stack.enter_context(_warmed(order))
             try:
-                codes.append(_grade_one(name, root, order, session, later=len(codes) > 1))
+                left = None if order.deadline is None else max(0.1, order.deadline - (time.monotonic() - start))
+                codes.append(_grade_one(name, root, order, session, later=len(codes) > 1, left=left))
             except KeyboardInterrupt as interruption:
                 if len(codes) == 1:
                     raise
@@ -87,7 +92,7 @@ def _warmed(order: Order) -> AbstractContextManager[Session]:
     """A session that several grades share; a single grade starts its own, if it comes to that."""
     from grader.grade import warmed
 
-    return warmed(order.device, order.start_method)
+    return warmed(order.device, order.start_method, order.sandbox)
 
 
 def _begun(root: Path, order: Order) -> tuple[list[str], int]:
@@ -111,13 +116,13 @@ def tell_faults(listed: Sequence[Entry]) -> int:
     return FAULT if any(entry.fault for entry in listed) else PASSED
 
 
-def _grade_one(name: str, root: Path, order: Order, session: Session | None, later: bool) -> int:
+def _grade_one(name: str, root: Path, order: Order, session: Session | None, later: bool, left: float | None) -> int:
     """Grade one exercise and show its page. Its code; an error costs the exercises after it nothing."""
     from grader.render import terminal
 
     try:
         with terminable():
-            report = _graded(name, root, order, session)
+            report = _graded(name, root, order, session, left)
     except GraderError as error:
         say(f"grader: {error}")
         return error.exit_code
@@ -127,7 +132,7 @@ def _grade_one(name: str, root: Path, order: Order, session: Session | None, lat
     return CODES[report.status]
 
 
-def _graded(name: str, root: Path, order: Order, session: Session | None) -> Report:
+def _graded(name: str, root: Path, order: Order, session: Session | None, deadline: float | None) -> Report:
     with console.progress(name, order.plain) as progress:
         from grader.grade import grade as grade_one
 
@@ -138,6 +143,9 @@ def _graded(name: str, root: Path, order: Order, session: Session | None) -> Rep
             seed=order.seed,
             device=order.device,
             start_method=order.start_method,
+            sandbox=order.sandbox,
+            deadline=deadline,
+            journal=order.journal,
             progress=progress,
             from_runs=order.from_runs,
             trace=order.trace is not None,

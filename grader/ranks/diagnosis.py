@@ -17,12 +17,16 @@ from grader.model import (
     RankRecord,
     TimedOut,
 )
+from grader.ranks.limits import reached
 
 SIGNALS = {
     "SIGSEGV": "a memory fault (SIGSEGV)",
     "SIGKILL": "SIGKILL (the system kills so when memory runs out)",
     "SIGABRT": "SIGABRT (C++ code gave up, in communication often for tensors of different sizes)",
 }
+
+WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
+"""Limits whose name is not what a reader would call them."""
 
 
 def diagnose(case: Case, ranks: Sequence[RankRecord], file: str) -> Diagnosis | None:
@@ -31,12 +35,15 @@ def diagnose(case: Case, ranks: Sequence[RankRecord], file: str) -> Diagnosis | 
     if not failed:
         return None
     causes = _causes(failed)
+    kind, limit = causes[0].ending.kind, reached(causes[0].ending, case.limits, case.deadline)
     if isinstance(causes[0].ending, Deadlocked):
         findings = [*_deadlock(ranks), *_left_early(ranks)]
+    elif limit:
+        kind, findings = "limit", [*_excess(causes, limit), *_consequences(failed, causes)]
     else:
         findings = [*_same(causes, file), *_consequences(failed, causes)]
     located = tuple(_with_case(finding, case) for finding in findings)
-    return Diagnosis(kind=causes[0].ending.kind, ranks=tuple(r.rank for r in causes), findings=located)
+    return Diagnosis(kind=kind, ranks=tuple(r.rank for r in causes), findings=located)
 
 
 def _with_case(finding: Finding, case: Case) -> Finding:
@@ -52,7 +59,7 @@ def _causes(failed: Sequence[RankRecord]) -> list[RankRecord]:
 def _weight(ending: Ending) -> int:
     """What can only be a consequence comes last, whatever the clocks say: a peer's error may overtake a death."""
     if isinstance(ending, Killed) and ending.by_grader:
-        return 4
+        return -1 if ending.limit else 4
     if isinstance(ending, Deadlocked | TimedOut):
         return 2
     return 1 if isinstance(ending, Raised) and ending.communication else 0
@@ -66,7 +73,7 @@ def _likeness(ending: Ending) -> tuple[object, ...]:
     if isinstance(ending, Exited):
         return ending.kind, ending.code, ending.how
     if isinstance(ending, Killed):
-        return ending.kind, ending.signal, ending.by_grader
+        return ending.kind, ending.signal, ending.by_grader, ending.limit
     return ending.kind, ending.at
 
 
@@ -75,6 +82,18 @@ def _same(causes: Sequence[RankRecord], file: str) -> Iterator[Finding]:
     numbers = tuple(record.rank for record in causes)
     subject, hint = describe(first, file)
     yield Finding(subject=subject, actual=detail(first), ranks=numbers, line=first.at, hint=hint)
+
+
+def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
+    """A limit was reached, and where."""
+    first, (name, _, most) = causes[0].ending, limit.partition(": ")
+    numbers = tuple(record.rank for record in causes)
+    said = detail(first).partition("\n")[0]
+    yield Finding(
+        subject=f"Reached the limit on {WORDS.get(name, name)}", expected=most if said else "",
+        actual=said or most, ranks=numbers, line=first.at,
+        hint="A right solution stays far below it. Does something grow in every step, or never end?",
+    )  # fmt: skip
 
 
 def describe(ending: Ending, file: str) -> tuple[str, str | None]:

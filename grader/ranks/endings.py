@@ -13,6 +13,13 @@ MAX_TEXT = 4000
 
 def ending_of(raw: Mapping[str, Any], student_file: str) -> Ending:
     """The ending that `raw` describes. `student_file` is the name under which the student knows his file."""
+    try:
+        return _ending_of(raw, student_file)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return Killed(signal="SIGKILL")
+
+
+def _ending_of(raw: Mapping[str, Any], student_file: str) -> Ending:
     common: dict[str, Any] = {
         "stack": tuple(_frames(raw.get("stack"), student_file)),
         "seconds": float(raw.get("seconds") or 0.0),
@@ -28,7 +35,12 @@ def ending_of(raw: Mapping[str, Any], student_file: str) -> Ending:
         return Deadlocked(wait=_wait(raw["wait"]), **common)
     if kind == "timed_out":
         return TimedOut(wait=_wait(raw["wait"]) if raw.get("wait") else None, **common)
-    return Killed(signal=_text(raw.get("signal") or "SIGKILL"), by_grader=bool(raw.get("by_grader")), **common)
+    return Killed(
+        signal=_text(raw.get("signal") or "SIGKILL"),
+        by_grader=bool(raw.get("by_grader")),
+        limit=_text(raw.get("limit")),
+        **common,
+    )
 
 
 def _raised(raw: Mapping[str, Any], common: dict[str, Any]) -> Raised:

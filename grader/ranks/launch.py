@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import shutil
+import select
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
 
 from grader import wire
-from grader.errors import RunError, WireError
-from grader.model import Case, Exercise, RankRecord, Run, Submission
-from grader.ranks import host
+from grader.errors import RunError, WatcherKilled, WireError
+from grader.model import Case, Exercise, Raised, RankRecord, Run, Submission
+from grader.ranks import folder as folders
+from grader.ranks import host, proof, sandbox, seccomp
+from grader.ranks.channel import Inbox
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.endings import ending_of
+from grader.ranks.reaper import become_subreaper, hide, kill_orphans
+from grader.ranks.sandbox import level_for
 from grader.trace import trace_of
+
+Made = TypeVar("Made")
+PROJECT = Path(__file__).resolve().parents[2]
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
@@ -41,10 +50,9 @@ KEPT = (
 )
 
 
-def environment(scratch: Path) -> dict[str, str]:
+def environment(scratch: Path, package: str) -> dict[str, str]:
     """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    package = str(Path(__file__).resolve().parents[2])
     loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
     return {
         **kept,
@@ -61,33 +69,52 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 class Session:
-    """A warm host. Entering it starts the host, which imports torch while the judge does other things."""
+    """A warm host. Entering it starts the host, which imports torch while the judge does other things.
 
-    def __init__(self, start_method: str = "forkserver") -> None:
+    `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". Enter it in a
+    thread that lives as long as the session: the kernel ends what is inside with the thread that started it.
+    """
+
+    def __init__(self, start_method: str = "forkserver", sandbox: str = "auto") -> None:
         self.start_method = start_method
+        self.level = level_for(sandbox)
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         self._ready = False
 
     def __enter__(self) -> Session:
-        self.scratch = self._folder(host.SCRATCH, None)
-        self._stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+        become_subreaper()  # if the host is killed, what it looked after comes to us
+        self._began = time.time()
+        hide()  # the judge knows what is expected; below bubblewrap ranks run beside it
+        self._log: IO[bytes] = self._stack.enter_context(self._scratch_file())
+        if self.level == sandbox.LIMITS:
+            self.scratch = self._folder()
+            self._stack.callback(folders.remove, self.scratch)
+        else:
+            self.scratch = Path(sandbox.SCRATCH)
         self._socket, theirs = socket.socketpair()
         self._stack.callback(self._socket.close)
         with theirs:
-            theirs.set_inheritable(True)
-            self._host = subprocess.Popen(
-                [sys.executable, "-m", "grader.ranks.host", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=(self.scratch / "host.log").open("w"),
-                env=environment(self.scratch),
-                cwd=self.scratch,
-                start_new_session=True,
-            )
+            self._host = self._start(theirs.fileno())
         self._stack.callback(self._end_host)
         return self
+
+    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
+        inside = self.level == sandbox.BUBBLEWRAP
+        variables = environment(self.scratch, sandbox.PACKAGE if inside else str(PROJECT))
+        claims = proof.claims_of(PROJECT, [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(self.scratch))
+        words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), self.level, json.dumps(claims)]
+        with seccomp.program() as filtering:
+            return subprocess.Popen(
+                sandbox.command(words, filtering.fileno()) if inside else words,
+                pass_fds=[descriptor, *([filtering.fileno()] if inside else [])],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log,
+                env=variables,
+                cwd=None if inside else self.scratch,
+                start_new_session=True,
+            )
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -104,6 +131,8 @@ class Session:
         except subprocess.TimeoutExpired:
             self._host.kill()
             self._host.wait()
+        if self.level == sandbox.LIMITS and self._host.returncode != 0:
+            kill_orphans(since=self._began)
 
     def _await_ready(self) -> None:
         if self._ready:
@@ -111,15 +140,27 @@ class Session:
         self._socket.settimeout(START_SECONDS)
         try:
             answer = self._socket.recv(1)
-        except OSError:
-            answer = b""
+            broken = self._breaches() if answer == host.READY else []
+        except (OSError, ValueError):
+            answer, broken = b"", []
         if answer != host.READY:
-            log = (self.scratch / "host.log").read_text(errors="replace").strip().splitlines()
+            self._log.seek(0)
+            log = self._log.read().decode(errors="replace").strip().splitlines()
             raise RunError(
                 f"The process that ranks start from did not come up: {log[-1] if log else 'it said nothing'}"
             )
+        if broken:
+            raise RunError(
+                f"The isolation that this machine gives does not hold ({self.level}): {'; '.join(broken)}. "
+                "With --sandbox off the grader goes on without bubblewrap."
+            )
         self._socket.settimeout(None)
         self._ready = True
+
+    def _breaches(self) -> list[str]:
+        """What the host has found to be possible that should not be."""
+        (length,) = struct.unpack(">I", self._socket.recv(4, socket.MSG_WAITALL))
+        return list(json.loads(self._socket.recv(length, socket.MSG_WAITALL)))
 
     def run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
         """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where
@@ -129,57 +170,53 @@ class Session:
         """
         with self._lock:
             self._await_ready()
-        folder = self._folder("run-", self.scratch)
-        try:
-            return self._run(exercise, submission, case, folder)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise RunError(
-                f"The scratch folder {folder} could not be used: {reason}. Set TMPDIR to one with room."
-            ) from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _folder(self, prefix: str, parent: Path | None) -> Path:
-        try:
-            return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        except OSError as error:
-            where = parent or "the temporary folder"
-            raise RunError(
-                f"No scratch folder could be made in {where}: {error.strerror}. Set TMPDIR to one with room."
-            ) from error
-
-    def _run(self, exercise: Exercise, submission: Submission, case: Case, folder: Path) -> Run:
         start = time.monotonic()
-        spec = _lay_out(exercise, submission, case, folder) | {"start_method": self.start_method}
+        spec = _spec(exercise, submission, case) | {"start_method": self.start_method}
+        spec["alone"] = self.level == sandbox.BUBBLEWRAP
         mine, theirs = socket.socketpair()
-        connection = Connection(mine.detach())
-        with connection:
+        with mine:
             with theirs, self._lock:
-                host.send(self._socket, spec, theirs.fileno())
-            messages = _receive_all(connection, case.deadline + MARGIN_SECONDS)
+                self._request(spec, theirs.fileno())
+            messages = list(_received(mine, case.deadline + MARGIN_SECONDS))
         records = _records(messages, exercise.file)
         seconds = time.monotonic() - start
         return Run(case=case, ranks=records, seconds=seconds, diagnosis=diagnose(case, records, exercise.file))
 
+    def _request(self, spec: dict[str, Any], descriptor: int) -> None:
+        try:
+            host.send(self._socket, spec, descriptor)
+        except OSError as error:
+            raise RunError("The process that ranks start from has ended. Was it killed? Try again.") from error
 
-def _lay_out(exercise: Exercise, submission: Submission, case: Case, folder: Path) -> dict[str, Any]:
-    """The run's private copy of all that ranks read, and the spec that says where it lies."""
-    code, shared = folder / "code", folder / "shared"
-    code.mkdir()
-    shared.mkdir()
-    (code / exercise.file).write_bytes(submission.source)
+    def _folder(self) -> Path:
+        return Path(_temporary(lambda: tempfile.mkdtemp(prefix=host.SCRATCH)))
+
+    def _scratch_file(self) -> IO[bytes]:
+        return _temporary(tempfile.TemporaryFile)
+
+
+def _temporary(make: Callable[[], Made]) -> Made:
+    try:
+        return make()
+    except OSError as error:
+        raise RunError(
+            f"No scratch folder could be made in the temporary folder: {error.strerror}. Set TMPDIR to one with room."
+        ) from error
+
+
+def _spec(exercise: Exercise, submission: Submission, case: Case) -> dict[str, Any]:
+    """All that a run needs, files included: the host may see none of ours."""
+    files = {exercise.file: submission.source}
     for name, source in submission.companions.items():
-        (code / f"{name.partition('_')[2]}.py").write_bytes(source)
+        files[f"{name.partition('_')[2]}.py"] = source
     probe = exercise.folder / "probe.py"
     if probe.exists():
-        shutil.copyfile(probe, code / "probe.py")
+        files["probe.py"] = probe.read_bytes()
+    limits = asdict(case.limits)
     return {
         "file": exercise.file,
+        "files": files,
         "requires": [[required.name, required.signature] for required in exercise.requires],
-        "code": str(code),
-        "shared": str(shared),
-        "scratch": str(folder),
         "world_size": case.world_size,
         "seed": case.seed,
         "deadline": case.deadline,
@@ -189,51 +226,66 @@ def _lay_out(exercise: Exercise, submission: Submission, case: Case, folder: Pat
         "process_group": case.process_group,
         "hold_group": case.hold_group,
         "trace": case.trace,
+        "limits": {**limits, "cpu": limits["cpu"] or 2 * case.deadline},
     }
 
 
-def _receive_all(connection: Connection, seconds: float) -> list[bytes]:
-    """What the supervisor says, up to its empty message or its end. Raises RunError if it says neither in time."""
+def _received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
+    """What the supervisor says, up to its empty message or its end. Raises RunError if it says neither in time, also
+    if it stops in the middle of a message."""
     until = time.monotonic() + seconds
-    messages: list[bytes] = []
+    inbox = Inbox(connection.fileno())
     with contextlib.suppress(EOFError, ConnectionResetError):
-        while connection.poll(max(0.0, until - time.monotonic())):
-            if not (message := connection.recv_bytes()):
-                return messages
-            messages.append(message)
+        while select.select([connection], [], [], max(0.0, until - time.monotonic()))[0]:
+            for message in inbox.take():
+                if not message:
+                    return
+                yield message
         raise RunError("The process that watches the ranks did not answer. Is this machine overloaded? Try again.")
-    return messages
 
 
 def _records(messages: list[bytes], file: str) -> tuple[RankRecord, ...]:
     """The ranks' records from the supervisor's frames."""
     queue = iter(messages)
     records: list[RankRecord] = []
-    for message in queue:
-        head = wire.decode(message)
-        if "fault" in head:
-            raise RunError(f"The ranks could not be run: {head['fault']}")
-        if "seconds" in head:
-            return tuple(records)
-        observations: dict[str, Any] = {}
-        for _ in range(head["observations"]):
-            observations.update(_observation(next(queue, b"")))
-        records.append(
-            RankRecord(
-                rank=head["rank"],
-                ending=ending_of(head["ending"], file),
-                observations=observations,
-                output=head["output"],
-                trace=trace_of(head["trace"]),
-            )
-        )
+    try:
+        for message in queue:
+            head = wire.decode(message)
+            if "fault" in head:
+                raise (
+                    WatcherKilled() if head.get("killed") else RunError(f"The ranks could not be run: {head['fault']}.")
+                )
+            if "seconds" in head:
+                return tuple(records)
+            records.append(_record(head, queue, file))
+    except (WireError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"The process that watches the ranks said something odd ({error}). Try again.") from error
     raise RunError("The process that watches the ranks ended before it could say what happened.")
+
+
+def _record(head: Mapping[str, Any], queue: Iterator[bytes], file: str) -> RankRecord:
+    observations: dict[str, Any] = {}
+    ending = ending_of(head["ending"], file)
+    for _ in range(head["observations"]):
+        for name, value in _observation(next(queue, b"")).items():
+            if name in observations:
+                ending = Raised(
+                    type="ForgedReport", message=f"the observation {name!r} was sent twice", stack=ending.stack
+                )
+            observations[name] = value
+    return RankRecord(
+        rank=head["rank"],
+        ending=ending,
+        observations={} if isinstance(ending, Raised) and ending.type == "ForgedReport" else observations,
+        output=head["output"],
+        trace=trace_of(head["trace"]),
+    )
 
 
 def _observation(frame: bytes) -> Mapping[str, Any]:
     """One observation. A malformed one is as good as none: the check that wants it will say so."""
     try:
         value = wire.decode(frame)
-        return {value["name"]: value["value"]} if type(value["name"]) is str else {}
-    except (WireError, TypeError, KeyError):
+        return {value["name"]: value["value"]} if type(value) is dict and type(value["name"]) is str else {}
+    except (WireError, KeyError):
         return {}

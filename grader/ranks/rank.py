@@ -122,7 +122,7 @@ class Rank:
 def main(index: int, spec: Mapping[str, Any], ends: list[tuple[Any, Any]]) -> None:
     """Entry point of a rank process. Never returns."""
     channel, output = ends[index]
-    scene.close_others(ends, index)
+    scene.close_others(spec["inherited"], channel, output)
     scene.set_scene(index, spec, output)
     lock = threading.Lock()
 

@@ -7,7 +7,6 @@ The judge gets, over one connection, a wire frame for each rank and a last one f
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
@@ -19,9 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from grader import wire
-from grader.model import Wait
+from grader.errors import WireError
+from grader.model import MIB, Limits, Wait
 from grader.ranks import deadlock, quiet, reaper
+from grader.ranks.census import Census, Excess, anonymous_memory
+from grader.ranks.channel import talk_of
+from grader.ranks.folder import RunFolder
 from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name
+from grader.trace import plain
 
 Snapshots = dict[int, dict[str, Any]]
 
@@ -30,6 +34,8 @@ GRACE = 3.0
 """Seconds that busy ranks get after another has failed, before they are stopped."""
 ANSWER = 1.0
 """Seconds that a rank gets to answer a snapshot or to flush after its end."""
+LAST_READS = 128
+"""So often the channel of a rank that has ended is read once more; each time up to 4 MiB."""
 MAX_OBSERVATIONS = wire.MAX_FRAME
 
 
@@ -38,7 +44,8 @@ class Supervisor:
 
     def __init__(self, spec: Mapping[str, Any], judge: Connection) -> None:
         self.spec, self.judge = spec, judge
-        self.scratch = Path(spec["scratch"])
+        self.folder = RunFolder(Path(spec["folder"]), spec["files"], spec["world_size"])
+        self.census = Census(Limits(**spec["limits"]), self.folder.path, anonymous_memory())
         self.watch = quiet.Watch()
         self.ranks: list[Watched] = []
         self.first_failure: float | None = None
@@ -49,7 +56,7 @@ class Supervisor:
 
     def run(self) -> None:
         with reserved_port() as port:
-            self.ranks = self._start({**self.spec, "port": port, "began": time.monotonic_ns()})
+            self.ranks = self._start({**self._spec(), "port": port, "began": time.monotonic_ns()})
             while any(rank.live for rank in self.ranks):
                 if not self._read(TICK):
                     break  # the judge has gone or lost interest
@@ -63,20 +70,25 @@ class Supervisor:
 
     # -- starting ---------------------------------------------------------------------------------------------
 
+    def _spec(self) -> dict[str, Any]:
+        """What a rank is told: the files lie in folders now."""
+        told = {key: value for key, value in self.spec.items() if key not in ("files", "folder")}
+        folder = self.folder
+        return {**told, "scratch": str(folder.path), "code": str(folder.code), "shared": str(folder.shared)}
+
     def _start(self, spec: Mapping[str, Any]) -> list[Watched]:
         import torch.multiprocessing
 
         from grader.ranks import rank as inside
+        from grader.ranks import scene
 
         count = spec["world_size"]
-        for rank in range(count):
-            (self.scratch / f"rank{rank}").mkdir()
-        (self.scratch / "tmp").mkdir()
-        os.environ["TMPDIR"] = str(self.scratch / "tmp")
+        os.environ["TMPDIR"] = str(self.folder.temporary)
         channels = [multiprocessing.Pipe() for _ in range(count)]
         outputs = [multiprocessing.Pipe(duplex=False) for _ in range(count)]
         far_ends = [(channel[1], output[1]) for channel, output in zip(channels, outputs, strict=True)]
         method = "spawn" if spec["start_method"] == "spawn" else "fork"
+        spec = {**spec, "inherited": scene.open_descriptors() if method == "fork" else []}
         start: Any = torch.multiprocessing.start_processes  # type: ignore[attr-defined]
         context = start(inside.main, (spec, far_ends), nprocs=count, join=False, start_method=method)
         for pair in far_ends:
@@ -106,8 +118,10 @@ class Supervisor:
 
     def _take_channel(self, rank: Watched) -> None:
         try:
-            while not rank.gone and rank.channel.poll():
-                self._message(rank, rank.channel.recv_bytes(wire.MAX_FRAME + 64))
+            for message in rank.inbox.take():
+                self._message(rank, message)
+        except WireError as error:
+            self._forged(rank, error)
         except (EOFError, OSError):
             self._take_sentinel(rank)
 
@@ -125,9 +139,12 @@ class Supervisor:
         """The process has ended or hung up: if it had not said how, say so for it."""
         if rank.gone:
             return
-        with contextlib.suppress(EOFError, OSError):
-            while rank.channel.poll():
-                self._message(rank, rank.channel.recv_bytes(wire.MAX_FRAME + 64))
+        with contextlib.suppress(EOFError, OSError, WireError):
+            for _ in range(LAST_READS):  # what it has started may still hold the channel and go on
+                if not rank.channel.poll():
+                    break
+                for message in rank.inbox.take():
+                    self._message(rank, message)
         rank.process.join(ANSWER)
         rank.gone = True
         code = rank.process.exitcode
@@ -137,21 +154,27 @@ class Supervisor:
             rank.end({"kind": "exited", "code": str(code), "how": "os._exit"}, self._seconds())
         self._note_failure(rank)
 
+    def _forged(self, rank: Watched, error: WireError) -> None:
+        """A rank that sends what no rank sends has failed. Nothing more is read from it."""
+        rank.gone = True
+        said = {"type": "MalformedMessage", "message": f"the rank's process sent the grader {error}", "causes": []}
+        rank.end({"kind": "raised", **said}, self._seconds())
+        self._note_failure(rank)
+
     def _message(self, rank: Watched, message: bytes) -> None:
-        if message[:1] == b"O":
-            rank.size += len(message)
+        kind, content = talk_of(message)
+        if kind == "observation":
+            rank.size += len(content) + 64
             if rank.live and rank.size <= MAX_OBSERVATIONS:
-                rank.observations.append(message[1:])
-            return
-        content = json.loads(message[1:])
-        if "hello" in content:
-            rank.own, rank.ready = frozenset(content["own"]), True
-        elif "snapshot" in content and content["request"] == rank.asked:
-            rank.snapshot = content["snapshot"]
-        elif "trace" in content:
-            rank.trace = content["trace"]
-        elif "ending" in content:
-            rank.end(content["ending"], self._seconds())
+                rank.observations.append(content)
+        elif kind == "hello" and not rank.ready:
+            rank.own, rank.ready = content, True
+        elif kind == "snapshot" and content[0] == rank.asked:
+            rank.snapshot = content[1]
+        elif kind == "trace" and rank.live:
+            rank.trace = content
+        elif kind == "ending":
+            rank.end(content, self._seconds())
             self._note_failure(rank)
 
     def _note_failure(self, rank: Watched) -> None:
@@ -166,10 +189,28 @@ class Supervisor:
             return
         if self._seconds() > self.spec["deadline"]:
             self._time_out(live)
+        elif found := self._excess(live):
+            self._end_excess(live, found)
         elif self.first_failure and time.monotonic() - self.first_failure > GRACE:
             self._stop(live)
         elif all(rank.ready for rank in live):
             self._look_for_deadlock(live)
+
+    def _excess(self, live: list[Watched]) -> Excess | None:
+        """The limit that was passed, if any."""
+        most = self.spec["limits"]["output"]
+        loud = frozenset(rank.rank for rank in live if rank.printed.total > most)
+        if loud:
+            return Excess(f"output: more than {most // MIB} MiB", loud)
+        return self.census.excess({rank.rank: rank.pid for rank in live})
+
+    def _end_excess(self, live: list[Watched], found: Excess) -> None:
+        """End the run. Where nobody knows which rank it was, it was all of them."""
+        for rank in live:
+            guilty = not found.ranks or rank.rank in found.ranks or not found.ranks & {r.rank for r in live}
+            limit = found.text if guilty else ""
+            rank.end({"kind": "killed", "signal": "SIGKILL", "by_grader": True, "limit": limit}, self._seconds())
+        reaper.kill_descendants()
 
     def _look_for_deadlock(self, live: list[Watched]) -> None:
         shortest = deadlock.QUIET if len(live) == len(self.ranks) else deadlock.QUIET_AFTER_AN_ENDING
@@ -218,8 +259,7 @@ class Supervisor:
         self.questions, self.asked_at = self.questions + 1, time.monotonic()
         for rank in ranks:
             rank.snapshot, rank.asked = None, str(self.questions)
-            with contextlib.suppress(OSError):
-                rank.channel.send_bytes(rank.asked.encode())
+            rank.ask(rank.asked.encode())
         until = time.monotonic() + ANSWER
         while any(r.live and r.snapshot is None for r in ranks) and time.monotonic() < until and self._read(TICK):
             pass
@@ -241,14 +281,13 @@ class Supervisor:
 
     def _stack_by_signal(self, rank: Watched) -> list[list[Any]]:
         """The main thread's stack as Python's faulthandler writes it, which needs no GIL."""
-        file = self.scratch / f"stack{rank.rank}"
+        code = str(self.folder.code / self.spec["file"])
         with contextlib.suppress(OSError, AttributeError):
             os.kill(rank.pid, signal.SIGUSR2)
             until = time.monotonic() + ANSWER
-            while "most recent call first" not in file.read_text() and time.monotonic() < until:
+            while "most recent call first" not in self.folder.stack(rank.rank) and time.monotonic() < until:
                 time.sleep(TICK)
-            code = str(Path(self.spec["code"]) / self.spec["file"])
-            return parse_faulthandler(file.read_text(), code)
+            return parse_faulthandler(self.folder.stack(rank.rank), code)
         return []
 
     def _stop(self, live: list[Watched]) -> None:
@@ -260,14 +299,14 @@ class Supervisor:
     def _release(self) -> None:
         """Let ranks that are over leave by themselves, and drain what they printed."""
         for rank in self.ranks:
-            with contextlib.suppress(OSError):
-                rank.channel.send_bytes(b"release")
+            rank.ask(b"release")
         if all(rank.ending and rank.ending["kind"] == "finished" for rank in self.ranks):
             until = time.monotonic() + ANSWER
             while not all(rank.gone for rank in self.ranks) and time.monotonic() < until and self._read(TICK):
                 pass
         for rank in self.ranks:
-            while rank.output is not None and rank.output.poll():
+            until = time.monotonic() + ANSWER  # what it started may go on printing
+            while rank.output is not None and rank.output.poll() and time.monotonic() < until:
                 self._take_output(rank)
 
     def _report(self) -> None:
@@ -275,12 +314,13 @@ class Supervisor:
         with contextlib.suppress(OSError):
             for rank in self.ranks:
                 ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
-                head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": rank.trace}
+                trace = plain(rank.trace) if rank.trace else None
+                head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": trace}
                 self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)
+            self.folder.remove()
             self.judge.send_bytes(wire.encode({"seconds": seconds}))
-            self.judge.send_bytes(b"")  # the judge need not wait for this process to be taken apart
 
 
 def main(spec: Mapping[str, Any], judge: Connection) -> None:
@@ -290,7 +330,12 @@ def main(spec: Mapping[str, Any], judge: Connection) -> None:
     reaper.die_with_parent()
     try:
         Supervisor(spec, judge).run()
-    except Exception as error:  # a full disk, or a fault of ours: the judge hears of it rather than of silence
+    except OSError as error:
+        reason = error.strerror or str(error)
+        with contextlib.suppress(OSError):
+            where = f"the scratch folder {spec['folder']} could not be used: {reason}"
+            judge.send_bytes(wire.encode({"fault": f"{where}. Set TMPDIR to one with room"}))
+    except Exception as error:  # a fault of ours: the judge hears of it rather than of silence
         with contextlib.suppress(OSError):
             judge.send_bytes(wire.encode({"fault": f"{type(error).__name__}: {error}"}))
     finally:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import socket
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
+
+from grader.ranks.channel import Inbox
+from grader.trace import Trace
 
 HEAD = TAIL = 16 * 1024
 
@@ -24,6 +28,10 @@ class Tail:
         self._head += data[:room]
         self._tail = (self._tail + data[room:])[-TAIL:] if len(data) > room else self._tail
 
+    @property
+    def total(self) -> int:
+        return self._total
+
     def text(self) -> str:
         lost = self._total - len(self._head) - len(self._tail)
         middle = f"\n… {lost} bytes left out …\n" if lost else ""
@@ -35,6 +43,7 @@ class Watched:
 
     def __init__(self, rank: int, channel: Connection, output: Connection, process: Any) -> None:
         self.rank, self.channel, self.process = rank, channel, process
+        self.inbox = Inbox(channel.fileno())
         self.output: Connection | None = output
         self.pid: int = process.pid
         self.own: frozenset[int] = frozenset()
@@ -44,12 +53,18 @@ class Watched:
         self.size = 0
         self.printed = Tail()
         self.snapshot: dict[str, Any] | None = None
-        self.trace: Any = None
+        self.trace: Trace | None = None
         self.asked = ""
 
     @property
     def live(self) -> bool:
         return self.ending is None
+
+    def ask(self, message: bytes) -> None:
+        """Send a few bytes. A rank that does not read them gets none: nothing here waits for a rank."""
+        with contextlib.suppress(OSError, ValueError):
+            if select.select([], [self.channel], [], 0)[1]:
+                self.channel.send_bytes(message)
 
     def end(self, ending: dict[str, Any], seconds: float) -> None:
         if self.ending is None:

@@ -49,9 +49,19 @@ def visible(char: str) -> str:
     return char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode("ascii")
 
 
+_COMMAND = re.compile(
+    r"::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|stop-commands|echo|add-matcher|remove-matcher"
+    r"|set-output|save-state|set-env|add-path)\b)",
+    re.IGNORECASE,
+)
+"""What a runner of GitHub Actions takes for a command where a line begins with it, and a wrapped line begins anywhere.
+"##[" and "##vso[" are the like of Azure Pipelines."""
+
+
 def safe(text: str, limit: int = LIMIT) -> str:
     """At most `limit` characters of `text`, all visible, and how many more there were."""
-    text = text.replace("\r\n", "\n")
+    text = _COMMAND.sub(": :", text.replace("\r\n", "\n"))
+    text = text.replace("##[", "## [").replace("##vso[", "## vso[")
     shown: list[str] = []
     room = limit
     for index, char in enumerate(text):

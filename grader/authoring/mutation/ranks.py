@@ -22,10 +22,10 @@ import pytest
 from grader.authoring.mutation.generate import AutoMutant
 from grader.checking import Runs, RunView
 from grader.errors import RunError
-from grader.grade import MAX_SEED, import_case, pool_on, seeded
-from grader.judge import Panel, judge, judge_with
+from grader.judge import Panel, is_odd, judge, judge_with
 from grader.model import Case, Exercise, Outcome, Run, Submission, TimedOut, Verdict
 from grader.ranks import Session
+from grader.running import MAX_SEED, import_case, pool_on, seeded
 
 LEAST_SECONDS, FACTOR = 10.0, 6.0
 """A mutant's run may take so many seconds and so many times what the solution took; then it is stopped. So a mutant
@@ -184,7 +184,7 @@ class Ground:
             verdicts = judge_partly(self._exercise, trial.submission, trial.runs)
         except RunError as error:
             return None, _result(trial, Fate.BROKEN, "", str(error))
-        if broken := [v for v in verdicts if v.outcome is Outcome.BROKEN]:
+        if broken := [v for v in verdicts if is_odd(v)]:
             return None, _result(trial, Fate.BROKEN, broken[0].check.id, broken[0].message)
         if failed := [v for v in verdicts if v.outcome is Outcome.FAILED]:
             if self._was_too_short(trial):

@@ -1,0 +1,155 @@
+"""The ladder of isolation: bubblewrap where it works, else resource limits alone.
+
+Under bubblewrap the host, and with it every rank, lives in namespaces of its own. It sees a system that is read-only,
+Python, the grader's package and nothing else of the disk; no other process; no network but its own loopback; and a
+scratch folder in memory. It is process 1 there, which no process inside can signal, and everything inside ends with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import shutil
+import site
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from grader.errors import RunError
+from grader.ranks import seccomp
+
+BUBBLEWRAP, LIMITS = "bubblewrap", "limits"
+SCRATCH = "/ranks"
+"""The host's working folder inside."""
+PACKAGE = "/ranklings"
+"""Where the grader's package is seen inside, so that no writable folder is on the module path."""
+SCRATCH_BYTES, SHARED_BYTES = 4 << 30, 2 << 30
+TRY_SECONDS = 60
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "hosts", "nsswitch.conf", "passwd", "group")
+_ETC_MORE = ("localtime", "timezone", "nccl.conf")
+_HARDWARE = ("/sys/devices/system", "/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia*", "/sys/class/net")
+_NEEDED_OPTION = "--size"
+"""bubblewrap 0.7 and newer can limit a file system in memory."""
+
+
+def level_for(choice: str) -> str:
+    """The level that `auto`, `require` or `off` comes to here. Raises RunError for `require` without bubblewrap."""
+    if choice == "off":
+        return LIMITS
+    found = obstacle()
+    if found is None:
+        return BUBBLEWRAP
+    if choice == "require":
+        raise RunError(
+            f"--sandbox require was asked for, but {found}. `make sandbox` installs it on Debian and Ubuntu."
+        )
+    return LIMITS
+
+
+@functools.cache
+def obstacle() -> str | None:
+    """Why bubblewrap cannot be used here, as half a sentence; None if it can, which is tried out."""
+    program = shutil.which("bwrap")
+    if not sys.platform.startswith("linux"):
+        return "bubblewrap exists for Linux only"
+    if program is None:
+        return "bubblewrap is not installed"
+    if _NEEDED_OPTION not in _offered(program):
+        return f"{program} is older than bubblewrap 0.7"
+    try:
+        with seccomp.program() as filtering:
+            words = command(["/bin/true"], filtering.fileno())
+            tried = subprocess.run(
+                words, pass_fds=[filtering.fileno()], capture_output=True, timeout=TRY_SECONDS, check=False
+            )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not work here ({error})"
+    if tried.returncode == 0:
+        return None
+    said = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+    return f"bubblewrap is installed and does not work here ({said[-1]})"
+
+
+@functools.cache
+def _offered(program: str) -> str:
+    """The text of bubblewrap's own help."""
+    return subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+
+
+def command(words: Sequence[str], filtering: int) -> list[str]:
+    """A command line that runs `words` inside. `filtering` is the descriptor of a seccomp program."""
+    program = shutil.which("bwrap") or "bwrap"
+    apart = [
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
+    if "--disable-userns" in _offered(program):
+        apart.append("--disable-userns")
+    return [
+        program, *apart, "--hostname", "ranks", "--as-pid-1", "--die-with-parent", "--new-session",
+        "--cap-drop", "ALL", "--seccomp", str(filtering),
+        *_file_systems(), "--chdir", SCRATCH, "--", *words,
+    ]  # fmt: skip
+
+
+def _file_systems() -> list[str]:
+    bound = shown()
+    words = ["--ro-bind", "/usr", "/usr", *_links(), *_read_only(f"/etc/{name}" for name in (*_ETC, *_ETC_MORE))]
+    words += ["--proc", "/proc", "--dev", "/dev", *_devices(), "--size", str(SHARED_BYTES), "--tmpfs", "/dev/shm"]
+    words += ["--remount-ro", "/dev", *_read_only(path for mark in _HARDWARE for path in sorted(glob.glob(mark)))]
+    if not any(path.is_relative_to("/tmp") for path in bound):  # else the way to Python would be writable
+        words += ["--size", str(SHARED_BYTES), "--tmpfs", "/tmp"]
+    for path in bound:
+        words += ["--ro-bind", str(path), str(path)]
+    package = Path(__file__).resolve().parents[1]
+    words += ["--ro-bind", str(package), f"{PACKAGE}/{package.name}"]
+    return [*words, "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH, "--remount-ro", "/"]
+
+
+def _links() -> list[str]:
+    """/bin and its like, which are links into /usr on most systems."""
+    words: list[str] = []
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            words += ["--symlink", os.readlink(path), name]
+        elif path.is_dir():
+            words += ["--ro-bind", name, name]
+    return words
+
+
+def _read_only(paths: Iterable[str]) -> list[str]:
+    return [word for path in paths for word in ("--ro-bind-try", path, path)]
+
+
+def _devices() -> list[str]:
+    """The GPUs, where there are any."""
+    return [word for path in sorted(glob.glob("/dev/nvidia*")) for word in ("--dev-bind-try", path, path)]
+
+
+def shown() -> list[Path]:
+    """The folders of the disk that are seen inside: those that Python and its packages lie in, outermost first, and
+    nothing of the project itself."""
+    project = Path(__file__).resolve().parents[2]
+    roots = [Path(sys.prefix), Path(sys.base_prefix), Path(os.path.realpath(sys.executable)).parent]
+    roots += [Path(folder) for folder in site.getsitepackages()]
+    roots += [Path(site.getusersitepackages())] if site.ENABLE_USER_SITE else []
+    roots += [Path(os.path.realpath(root)) for root in roots]
+    wanted: list[Path] = []
+    for root in sorted(set(roots), key=lambda path: len(path.parts)):
+        inside = any(root.is_relative_to(outer) for outer in (*wanted, Path("/usr")))
+        of_project = root == project or (root.is_relative_to(project) and not _is_environment(root))
+        if root.is_absolute() and root.is_dir() and not inside and not of_project and not project.is_relative_to(root):
+            wanted.append(root)
+    return wanted
+
+
+def _is_environment(path: Path) -> bool:
+    return any((folder / "pyvenv.cfg").exists() for folder in (path, *path.parents))

@@ -1,0 +1,208 @@
+"""The runs of a grade: what is tried again and what never, the overall deadline, the journal. No rank is started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grader import catalog
+from grader.errors import NotRun, RunError, UsageError, WatcherKilled
+from grader.grade import run_and_judge
+from grader.journal import Journal
+from grader.model import Case, Exercise, Finished, Killed, Outcome, Raised, RankRecord, Run, Submission, TimedOut
+from grader.running import Order, Runner, oom_kills, run_fairly
+from tests import small
+
+SUBMISSION = Submission(path=Path("total.py"), source=b"def total(value): ...", digest="d")
+
+
+class FakeSession:
+    """Gives what it was told to give, one a run."""
+
+    level = "limits"
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked, self.closed = list(answers), 0, False
+
+    def run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
+        self.asked += 1
+        answer = self.answers.pop(0) if self.answers else right
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(case)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> FakeSession:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def right(case: Case) -> Run:
+    """What a right solution of the small exercise does."""
+    if case.name == "bad":
+        return replace(small.bad_run("TypeError", "Exception"), case=case)
+    if case.name == "import":
+        return Run(case=case, ranks=(RankRecord(rank=0, ending=Finished()),), seconds=0.1)
+    values = [
+        torch.full((4,), float(case.seed % 97 + rank + 1), dtype=torch.float64) for rank in range(case.world_size)
+    ]
+    return replace(small.sum_run(case.world_size, *[sum(values)] * case.world_size), case=case)
+
+
+def ended(ending: Any) -> Callable[[Case], Run]:
+    def run(case: Case) -> Run:
+        made = right(case)
+        return replace(made, ranks=tuple(replace(record, ending=ending) for record in made.ranks))
+
+    return run
+
+
+@pytest.fixture
+def exercise(tmp_path: Path) -> Exercise:
+    return catalog.load(small.NAME, small.build(tmp_path / "root"))
+
+
+def fairly(session: FakeSession, exercise: Exercise) -> Run:
+    return run_fairly(session, exercise, SUBMISSION, exercise.cases[0])  # type: ignore[arg-type]
+
+
+# -- what is tried again ----------------------------------------------------------------------------------------------
+
+
+def test_a_right_run_is_run_once(exercise: Exercise) -> None:
+    session = FakeSession()
+    assert fairly(session, exercise).retried == "" and session.asked == 1
+
+
+def test_a_failure_of_the_students_is_never_retried(exercise: Exercise) -> None:
+    """An exception, a memory fault, a deadline."""
+    for ending in (Raised(type="ValueError", message="no"), Killed(signal="SIGSEGV"), TimedOut()):
+        session = FakeSession(ended(ending))
+        assert type(fairly(session, exercise).ranks[0].ending) is type(ending) and session.asked == 1
+
+
+def test_a_rank_killed_from_outside_is_tried_once_more_and_noted(exercise: Exercise) -> None:
+    """The second attempt counts: right, or killed again, which then is the student's."""
+    session = FakeSession(ended(Killed(signal="SIGKILL")))
+    again = fairly(session, exercise)
+    assert session.asked == 2 and "SIGKILL" in again.retried
+    session = FakeSession(ended(Killed(signal="SIGKILL")), ended(Killed(signal="SIGKILL")))
+    assert isinstance(fairly(session, exercise).ranks[0].ending, Killed) and session.asked == 2
+
+
+def test_a_taken_port_is_tried_once_more(exercise: Exercise) -> None:
+    taken = Raised(type="DistNetworkError", message="… (errno: 98 - Address already in use).")
+    assert "port" in fairly(FakeSession(ended(taken)), exercise).retried
+
+
+def test_a_watcher_killed_twice_is_the_submissions_doing(exercise: Exercise) -> None:
+    """Once is not; with memory run out it is the machine's."""
+    assert fairly(FakeSession(WatcherKilled()), exercise).diagnosis is None
+    run = fairly(FakeSession(WatcherKilled(), WatcherKilled()), exercise)
+    assert run.diagnosis is not None and "watches the ranks" in run.diagnosis.findings[0].subject
+
+
+def test_memory_that_ran_out_twice_is_the_machines_fault(exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter(range(10))
+    monkeypatch.setattr("grader.running.oom_kills", lambda: next(counts))
+    with pytest.raises(RunError, match="memory"):
+        fairly(FakeSession(ended(Killed(signal="SIGKILL")), ended(Killed(signal="SIGKILL"))), exercise)
+    with pytest.raises(WatcherKilled):
+        fairly(FakeSession(WatcherKilled(), WatcherKilled()), exercise)
+
+
+def test_the_kernels_count_is_read(tmp_path: Path) -> None:
+    (tmp_path / "vmstat").write_text("pgfault 3\noom_kill 7\n")
+    assert oom_kills(tmp_path / "vmstat") == 7 and oom_kills(tmp_path / "absent") == 0
+
+
+# -- the overall deadline ---------------------------------------------------------------------------------------------
+
+
+def judged(session: FakeSession, order: Order) -> tuple[Any, Any]:
+    return run_and_judge(session, order, 1)  # type: ignore[arg-type]
+
+
+def test_when_the_time_is_up_the_report_says_what_is_known(exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was run: all is blocked, and none failed."""
+    session = FakeSession()
+    _, verdicts = judged(session, Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic()))
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.BLOCKED} and "--deadline" in verdicts[0].message
+    assert session.closed and session.asked == 0
+
+
+def test_a_case_cut_short_by_the_deadline_does_not_fail_the_student(exercise: Exercise) -> None:
+    """It had less time than the exercise gives, so that it took too long says nothing."""
+    order = Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic() + 10)
+    with Runner(FakeSession(ended(TimedOut())), order).running() as runner:  # type: ignore[arg-type]
+        runner.start(exercise.cases[0])
+        with pytest.raises(NotRun):
+            runner.wait(exercise.cases[0])
+
+
+def test_partial_credit(exercise: Exercise) -> None:
+    """A case that could not be run for want of time leaves the others' checks as they are."""
+
+    def slow(case: Case) -> Run:
+        return ended(TimedOut())(case) if case.name == "bad" else right(case)
+
+    order = Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic() + 10)
+    _, verdicts = judged(FakeSession(*[slow] * 4), order)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.PASSED, Outcome.PASSED, Outcome.BLOCKED]
+
+
+# -- the journal ------------------------------------------------------------------------------------------------------
+
+
+def journal(path: Path, exercise: Exercise, seed: int | None = None) -> Journal:
+    return Journal(path, exercise, SUBMISSION, seed, drawn=42)
+
+
+def test_a_killed_grade_goes_on_where_it_was(exercise: Exercise, tmp_path: Path) -> None:
+    """The seed and the runs come back; only what is missing is run. A torn record is as good as none."""
+    path = tmp_path / "journal"
+    first = journal(path, exercise)
+    session = FakeSession()
+    _, before = judged(session, Order(exercise=exercise, submission=SUBMISSION, journal=first))
+    whole = session.asked
+    first.close()
+    content = path.read_bytes()
+    for cut in (len(content), len(content) // 2, 200, 60, 9):
+        path.write_bytes(content[:cut])
+        again = journal(path, exercise)
+        session = FakeSession()
+        _, verdicts = judged(session, Order(exercise=exercise, submission=SUBMISSION, journal=again))
+        again.close()
+        assert again.seed == 42 and [v.outcome for v in verdicts] == [v.outcome for v in before]
+        assert session.asked == whole - len(again.runs) and again.runs.keys() <= {
+            "import[1]",
+            "sum[1]",
+            "sum[2]",
+            "bad[1]",
+        }
+
+
+def test_a_journal_of_another_grade_is_refused(exercise: Exercise, tmp_path: Path) -> None:
+    """Other code, another seed, another exercise, or no journal at all."""
+    path = tmp_path / "journal"
+    journal(path, exercise, seed=1).close()
+    assert journal(path, exercise).seed == 1
+    with pytest.raises(UsageError, match="another grade"):
+        journal(path, exercise, seed=2)
+    with pytest.raises(UsageError, match="another grade"):
+        Journal(path, exercise, replace(SUBMISSION, digest="other"), None, 0)
+    (exercise.folder / "checks.py").write_text("# changed\n")
+    with pytest.raises(UsageError, match="another grade"):
+        journal(path, exercise)
+    path.write_text("a text\n" * 20)
+    with pytest.raises(UsageError, match="no journal"):
+        journal(path, exercise)
