@@ -65,7 +65,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks."""
+    """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks. `crashes` says that the
+    probe kills a rank on purpose."""
 
     name: str
     world_size: int
@@ -78,6 +79,7 @@ class Case:
     hold_group: bool = True
     trace: bool = False
     limits: Limits = Limits()
+    crashes: bool = False
 
     @property
     def id(self) -> str:

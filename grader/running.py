@@ -120,7 +120,7 @@ def suspicion(run: Run) -> str:
     """Why a run may have gone wrong through no fault of the student; "" if nothing says so."""
     for record in run.ranks:
         ending = record.ending
-        if isinstance(ending, Killed) and ending.signal == "SIGKILL" and not ending.by_grader:
+        if not run.case.crashes and isinstance(ending, Killed) and ending.signal == "SIGKILL" and not ending.by_grader:
             return f"rank {record.rank} was killed by SIGKILL"
         if isinstance(ending, Raised) and any(mark in ending.message for mark in REFUSED):
             return f"a port was taken on rank {record.rank}"

@@ -33,6 +33,7 @@ MAX_HEADER = 32 * 2**20
 """Largest header in bytes. As Python objects it takes up to thirty times as much."""
 MAX_DEPTH = 64
 MAX_DIMENSIONS = 64
+MAX_KEY = 2**53
 MAX_BITS = 1000
 """Widest integer: one that a float can hold, so that arithmetic on it never overflows."""
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
@@ -53,6 +54,13 @@ def encode(value: Any) -> bytes:
     if len(frame) > MAX_FRAME:
         raise WireError(f"a value of {len(frame)} bytes is larger than the {MAX_FRAME} that may cross")
     return frame
+
+
+def count(frame: bytes) -> int:
+    """About how many values a frame holds, without reading it: what it costs as Python objects."""
+    (length,) = struct.unpack(">I", frame[:4]) if len(frame) >= 4 else (0,)
+    header = frame[4 : 4 + length]
+    return sum(header.count(mark) for mark in (b",", b"[", b"{"))
 
 
 def decode(frame: bytes | bytearray | memoryview) -> Any:
@@ -151,7 +159,8 @@ def _pack_dict(value: dict[Any, Any], blobs: list[bytes], depth: int) -> Any:
 
 
 def _pack_key(key: Any, blobs: list[bytes], depth: int) -> Any:
-    if type(key) not in _KEYS:
+    large = type(key) in (int, float) and abs(key) >= MAX_KEY  # thousands of such can be made to hash alike
+    if type(key) not in _KEYS or large:
         raise WireError(f"a dict's key that is a {type(key).__qualname__} may not cross")
     return _pack(key, blobs, depth + 1)
 
@@ -208,7 +217,8 @@ def _unpack_special(key: str, content: Any, blobs: Blobs, depth: int) -> Any:
 
 def _unpack_key(tree: Any, blobs: Blobs, depth: int) -> Any:
     key = _unpack(tree, blobs, depth + 1)
-    if type(key) not in _KEYS:
+    large = type(key) in (int, float) and abs(key) >= MAX_KEY  # thousands of such can be made to hash alike
+    if type(key) not in _KEYS or large:
         raise WireError("a frame with a dict's key that is none")
     return key
 

@@ -28,13 +28,15 @@ from grader.model import Exercise, Submission
 from grader.ranks import Session
 from grader.running import MAX_SEED, seeded
 
+HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+"""Burns a core until whoever started it has gone."""
 RIGHT = (Kind.SOLUTION, Kind.VARIANT)
 
 
 @contextlib.contextmanager
 def hogs(count: int) -> Iterator[None]:
     """Processes that burn a core each while the block lasts."""
-    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    burning = [subprocess.Popen([sys.executable, "-c", HOG]) for _ in range(count)]
     try:
         yield
     finally:
@@ -43,11 +45,12 @@ def hogs(count: int) -> Iterator[None]:
             process.wait()
 
 
-def soak(name: str, times: int) -> Iterator[Trial]:
-    """Every right specimen of an exercise, graded `times` times with seeds drawn anew, on one warm host."""
+def soak(name: str, times: int, only: Sequence[str] = ()) -> Iterator[Trial]:
+    """Every right specimen of an exercise, or those that `only` names, graded `times` times, on one warm host."""
     root = catalog.repository_root()
     exercise = catalog.load(name, root)
     right: list[Specimen] = [specimen for specimen in specimens(exercise, root) if specimen.kind in RIGHT]
+    right = [specimen for specimen in right if not only or specimen.name in only]
     with Session() as session:
         preload()
         for _ in range(times):
@@ -85,7 +88,7 @@ def _judged_alone(session: Session, exercise: Exercise, specimen: Specimen) -> T
 @click.argument("ex", nargs=-1)
 @click.option("--times", default=100, show_default=True, help="How often each specimen is graded.")
 @click.option("--check", help="Judge this check alone.")
-@click.option("--only", multiple=True, help="With --check: a specimen to try, instead of all.")
+@click.option("--only", multiple=True, help="A specimen to try, instead of all.")
 @click.option("--hogs", "count", default=2, show_default=True, help="How many CPU hogs run beside.")
 def main(ex: tuple[str, ...], times: int, check: str | None, only: tuple[str, ...], count: int) -> None:
     root = catalog.repository_root()
@@ -93,7 +96,7 @@ def main(ex: tuple[str, ...], times: int, check: str | None, only: tuple[str, ..
     for name in [catalog.resolve(text, root) for text in ex] or catalog.all_names(root):
         start, grades, breaches = time.monotonic(), 0, []
         with hogs(count):
-            for trial in soak_check(name, check, times, only) if check else soak(name, times):
+            for trial in soak_check(name, check, times, only) if check else soak(name, times, only):
                 grades += 1
                 breaches += list(trial.breaches())
         wrong += len(breaches)

@@ -88,6 +88,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             hold_group=family.hold_group,
             trace=family.trace,
             limits=_limits(family.limits),
+            crashes=family.crashes,
         )
         for world_size in family.world_sizes
     ]

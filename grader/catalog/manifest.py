@@ -83,6 +83,7 @@ class CaseFamily(Strict):
     hold_group: bool = True
     trace: bool = False
     limits: CaseLimits = CaseLimits()
+    crashes: bool = False
 
 
 class CheckEntry(Strict):

@@ -53,7 +53,12 @@ class Census:
     def _processes(self, pids: Mapping[int, int]) -> Excess | None:
         threads: dict[int | None, int] = {}
         memory: dict[int | None, int] = {}
-        for rank, process in _members(pids):
+        members = _members(pids)
+        if len(members) > self._limits.processes:  # a fork bomb is not measured, for it grows meanwhile
+            owners = [rank for rank, _ in members]
+            text = f"processes: {len(members)} processes, at most {self._limits.processes}"
+            return Excess(text, _most({rank: owners.count(rank) for rank in set(owners)}))
+        for rank, process in members:
             with contextlib.suppress(psutil.Error), process.oneshot():
                 threads[rank] = threads.get(rank, 0) + process.num_threads()
                 memory[rank] = memory.get(rank, 0) + _anonymous(process) - (self._base if process.pid in pids else 0)

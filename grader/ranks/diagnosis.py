@@ -60,6 +60,8 @@ def _weight(ending: Ending) -> int:
     """What can only be a consequence comes last, whatever the clocks say: a peer's error may overtake a death."""
     if isinstance(ending, Killed) and ending.by_grader:
         return -1 if ending.limit else 4
+    if isinstance(ending, TimedOut) and ending.wait is not None:
+        return 3  # it waits in communication, probably for one that is busy or stopped
     if isinstance(ending, Deadlocked | TimedOut):
         return 2
     return 1 if isinstance(ending, Raised) and ending.communication else 0
@@ -74,7 +76,7 @@ def _likeness(ending: Ending) -> tuple[object, ...]:
         return ending.kind, ending.code, ending.how
     if isinstance(ending, Killed):
         return ending.kind, ending.signal, ending.by_grader, ending.limit
-    return ending.kind, ending.at
+    return ending.kind, ending.at, isinstance(ending, TimedOut) and ending.wait is None
 
 
 def _same(causes: Sequence[RankRecord], file: str) -> Iterator[Finding]:

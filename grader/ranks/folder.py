@@ -42,6 +42,8 @@ class RunFolder:
 
 def remove(path: Path) -> None:
     """Delete a folder whatever is in it: folders nested by the thousand, or such that nobody may enter."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
     with contextlib.suppress(OSError, RecursionError):
         shutil.rmtree(path)
     if os.path.lexists(path):

@@ -32,11 +32,15 @@ from grader.trace import trace_of
 
 Made = TypeVar("Made")
 PROJECT = Path(__file__).resolve().parents[2]
+_hosts: set[int] = set()
+"""Processes of the sessions that live in this process."""
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
 MARGIN_SECONDS = 120
 """How long after a case's deadline the supervisor may take to say what happened, on a machine that is overloaded."""
+MAX_VALUES = 2_000_000
+"""So many numbers, texts and containers a rank may record beside its tensors; the rest is as good as never sent."""
 KEPT = (
     "PATH",
     "LANG",
@@ -69,7 +73,8 @@ def environment(scratch: Path, package: str) -> dict[str, str]:
 
 
 class Session:
-    """A warm host. Entering it starts the host, which imports torch while the judge does other things.
+    """A warm host. Entering it starts the host, which imports torch while the judge does other things. Runs that
+    overlap can see one another's files, so only runs of one student may overlap in a session.
 
     `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". Enter it in a
     thread that lives as long as the session: the kernel ends what is inside with the thread that started it.
@@ -96,6 +101,7 @@ class Session:
         self._stack.callback(self._socket.close)
         with theirs:
             self._host = self._start(theirs.fileno())
+        _hosts.add(self._host.pid)
         self._stack.callback(self._end_host)
         return self
 
@@ -131,8 +137,8 @@ class Session:
         except subprocess.TimeoutExpired:
             self._host.kill()
             self._host.wait()
-        if self.level == sandbox.LIMITS and self._host.returncode != 0:
-            kill_orphans(since=self._began)
+        _hosts.discard(self._host.pid)
+        self._sweep()
 
     def _await_ready(self) -> None:
         if self._ready:
@@ -174,13 +180,22 @@ class Session:
         spec = _spec(exercise, submission, case) | {"start_method": self.start_method}
         spec["alone"] = self.level == sandbox.BUBBLEWRAP
         mine, theirs = socket.socketpair()
-        with mine:
-            with theirs, self._lock:
-                self._request(spec, theirs.fileno())
-            messages = list(_received(mine, case.deadline + MARGIN_SECONDS))
-        records = _records(messages, exercise.file)
+        try:
+            with mine:
+                with theirs, self._lock:
+                    self._request(spec, theirs.fileno())
+                messages = list(_received(mine, case.deadline + MARGIN_SECONDS))
+            records = _records(messages, exercise.file)
+        except RunError:
+            self._sweep()
+            raise
         seconds = time.monotonic() - start
         return Run(case=case, ranks=records, seconds=seconds, diagnosis=diagnose(case, records, exercise.file))
+
+    def _sweep(self) -> None:
+        """If the host was killed, end what it looked after. Under bubblewrap the kernel has done so."""
+        if self.level == sandbox.LIMITS and self._host.poll():
+            kill_orphans(self._began, spare=frozenset(_hosts))
 
     def _request(self, spec: dict[str, Any], descriptor: int) -> None:
         try:
@@ -236,7 +251,9 @@ def _received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
     until = time.monotonic() + seconds
     inbox = Inbox(connection.fileno())
     with contextlib.suppress(EOFError, ConnectionResetError):
-        while select.select([connection], [], [], max(0.0, until - time.monotonic()))[0]:
+        poll = select.poll()  # select.select knows no descriptor above 1023
+        poll.register(connection, select.POLLIN)
+        while poll.poll(1000 * max(0.0, until - time.monotonic())):
             for message in inbox.take():
                 if not message:
                     return
@@ -265,9 +282,11 @@ def _records(messages: list[bytes], file: str) -> tuple[RankRecord, ...]:
 
 def _record(head: Mapping[str, Any], queue: Iterator[bytes], file: str) -> RankRecord:
     observations: dict[str, Any] = {}
-    ending = ending_of(head["ending"], file)
+    ending, values = ending_of(head["ending"], file), 0
     for _ in range(head["observations"]):
-        for name, value in _observation(next(queue, b"")).items():
+        frame = next(queue, b"")
+        values += wire.count(frame)
+        for name, value in (_observation(frame) if values <= MAX_VALUES else {}).items():
             if name in observations:
                 ending = Raised(
                     type="ForgedReport", message=f"the observation {name!r} was sent twice", stack=ending.stack

@@ -204,6 +204,8 @@ def _describe(stack: list[list[Any]], posted: dict[str, Any] | None, pending: li
 
 def _called_by_student(stack: list[list[Any]]) -> str:
     """The function that the student's innermost line called, by the name that he knows it under."""
+    if not any(row[3] for row in stack):
+        return ""
     inner = len(stack) - next((i for i, row in enumerate(reversed(stack)) if row[3]), len(stack))
     for _, _, function, _ in stack[inner:]:
         name = str(function)

@@ -7,6 +7,7 @@ The judge gets, over one connection, a wire frame for each rank and a last one f
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
@@ -323,6 +324,14 @@ class Supervisor:
             self.judge.send_bytes(wire.encode({"seconds": seconds}))
 
 
+def _fault(error: OSError, folder: str) -> str:
+    """What the system could not do, and the remedy where there is one."""
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        return f"the scratch folder {folder} could not be used: {reason}. Set TMPDIR to one with room"
+    return f"the system gave no more: {reason}"
+
+
 def main(spec: Mapping[str, Any], judge: Connection) -> None:
     """Entry point of a supervisor process, a fork of the host. Never returns."""
     os.setsid()
@@ -331,10 +340,8 @@ def main(spec: Mapping[str, Any], judge: Connection) -> None:
     try:
         Supervisor(spec, judge).run()
     except OSError as error:
-        reason = error.strerror or str(error)
         with contextlib.suppress(OSError):
-            where = f"the scratch folder {spec['folder']} could not be used: {reason}"
-            judge.send_bytes(wire.encode({"fault": f"{where}. Set TMPDIR to one with room"}))
+            judge.send_bytes(wire.encode({"fault": _fault(error, spec["folder"])}))
     except Exception as error:  # a fault of ours: the judge hears of it rather than of silence
         with contextlib.suppress(OSError):
             judge.send_bytes(wire.encode({"fault": f"{type(error).__name__}: {error}"}))

@@ -1,0 +1,15 @@
+"""Records a tensor of eight megabytes that nobody asks for."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+
+
+def total(value):
+    frame = sys._getframe()
+    while "rank" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["rank"].record("note", torch.zeros(1 << 20, dtype=torch.float64))
+    dist.all_reduce(value)
+    return value

@@ -1,0 +1,4 @@
+"""Hands in a link to /dev/zero, which never ends."""
+
+HAND_IN = "symlink /dev/zero"
+OUTCOME = "refused"

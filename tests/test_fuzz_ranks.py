@@ -1,0 +1,282 @@
+"""Fuzzing what a hostile rank may say: whatever bytes it sends, the supervisor goes on and the judge gets an ending.
+
+No process is started: a supervisor is made around pipes, and its reading, looking and reporting are called by hand.
+How to draw more examples: tests/fuzzing.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from grader import wire
+from grader.errors import RunError, WireError
+from grader.model import Case, Ending, Limits, RankRecord
+from grader.ranks import deadlock
+from grader.ranks.channel import Inbox, talk_of
+from grader.ranks.diagnosis import diagnose
+from grader.ranks.endings import ending_of
+from grader.ranks.launch import _received, _records
+from grader.ranks.supervisor import Supervisor
+from grader.ranks.watched import Watched, main_stack
+from grader.trace import Trace, trace_of
+from grader.traffic import disagreement, traffic
+from tests.fuzzing import JSON, damaged, fuzz, mutated
+
+STACK = [["/a/b.py", 3, "step", True], ["/lib/torch/x.py", 9, "all_reduce", False]]
+WAIT = {"operation": "all_reduce", "called": "wait", "group": "default", "sequence": 1, "sizes": [[2]]}
+WAIT |= {"dtypes": ["Float"]}
+PLACE = {"hostname": "localhost", "port": 29500, "rank": 0, "world_size": 2}
+THREAD = {"main": True, "state": "communication", "wait": WAIT, "stack": STACK, "rendezvous": PLACE}
+ROW = {"operation": "send", "bytes": 8, "dtype": "float32", "group": [0, 1], "peer": 1, "start": 0.1, "end": None}
+ROW |= {"line": 3, "backward": None, "remaining": 2}
+SPAN = {"kind": "region", "name": "step 1", "start": 0.0, "end": 1.0}
+RAISED = {"kind": "raised", "type": "E", "message": "m", "stack": STACK, "causes": ["a"], "importing": False}
+TALK: list[object] = [
+    {"hello": 12, "own": [12]},
+    {"snapshot": {"threads": [THREAD, {**THREAD, "main": False, "state": "busy"}], "pending": [WAIT]}, "request": "1"},
+    {"trace": {"communications": [ROW], "spans": [SPAN], "complete": True}},
+    {"ending": {"kind": "finished"}},
+    {"ending": {**RAISED, "communication": True}},
+    {"ending": {"kind": "exited", "code": "3", "how": "sys.exit", "stack": STACK}},
+]
+DEEP = b"J" + b"[" * 100_000
+MESSAGES = st.one_of(
+    st.sampled_from(TALK).flatmap(mutated).map(lambda content: b"J" + json.dumps(content).encode()),
+    st.sampled_from(TALK).map(lambda c: b"J" + json.dumps(c).encode()).flatmap(damaged),
+    st.binary(max_size=30).map(lambda data: b"O" + data),
+    st.binary(max_size=30),
+    st.sampled_from([DEEP, b"J" + b"9" * 5000, b'J{"ending": NaN}', b"J", b"", b"J\xff"]),
+)
+CASE = Case(name="x", world_size=2, probe="x")
+
+
+class FakeProcess(SimpleNamespace):
+    """A process that has ended."""
+
+    def join(self, seconds: float) -> None:
+        assert seconds < 10
+
+
+class Scene:
+    """A supervisor of two ranks that are pipes, and the judge's end of its connection."""
+
+    def __init__(self, folder: Path) -> None:
+        spec = {"files": {}, "world_size": 2, "limits": asdict(Limits()), "deadline": 30.0, "file": "x.py", "code": ""}
+        self.judge, theirs = Pipe()
+        self.supervisor = Supervisor({**spec, "folder": str(folder), "start_method": "forkserver"}, theirs)
+        self.far = []
+        for number in range(2):
+            (near, far), (read, write) = Pipe(), Pipe(duplex=False)
+            self.far += [far, write]
+            process = FakeProcess(pid=os.getpid(), exitcode=None, sentinel=near.fileno())
+            self.supervisor.ranks.append(Watched(number, near, read, process))
+
+    def say(self, rank: int, message: bytes) -> None:
+        self.far[2 * rank].send_bytes(message)
+        self.supervisor._take_channel(self.supervisor.ranks[rank])
+
+    def _report(self) -> None:
+        with self.supervisor.judge:
+            self.supervisor._report()
+
+    def records(self) -> tuple[RankRecord, ...]:
+        sender = threading.Thread(target=self._report)
+        sender.start()
+        messages = list(received(self.judge))
+        sender.join()
+        return _records(messages, "x.py")
+
+    def close(self) -> None:
+        near = [end for rank in self.supervisor.ranks for end in (rank.channel, rank.output)]
+        for end in [*self.far, *near, self.judge, self.supervisor.judge]:
+            if end is not None and not end.closed:
+                end.close()
+        for descriptor in getattr(self.supervisor.folder, "_stacks", []):
+            os.close(descriptor)
+
+
+def received(judge: Connection) -> Iterator[bytes]:
+    """Up to the empty message or the end."""
+    with contextlib.suppress(EOFError):
+        while message := judge.recv_bytes():
+            yield message
+
+
+@contextlib.contextmanager
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    made = Scene(tmp_path_factory.mktemp("run") / "run")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@fuzz(300)
+@given(st.lists(st.tuples(st.integers(0, 1), MESSAGES), max_size=8))
+def test_whatever_ranks_say_the_judge_gets_an_ending_for_each(
+    tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, bytes]]
+) -> None:
+    """Read, look for a deadlock, report, read the report, diagnose and count the traffic: no exception on the way."""
+    with scene(tmp_path_factory) as made:
+        for rank in made.supervisor.ranks:
+            rank.asked = "1"
+        for number, message in said:
+            if not made.supervisor.ranks[number].gone:
+                made.say(number, message)
+        look(made.supervisor.ranks)
+        records = made.records()
+    assert [record.rank for record in records] == [0, 1]
+    examine(records)
+
+
+def look(ranks: list[Watched]) -> None:
+    """What the supervisor does with snapshots."""
+    snapshots = {rank.rank: rank.snapshot for rank in ranks if rank.snapshot}
+    found = deadlock.waits(snapshots)
+    deadlock.meeting_fails(snapshots)
+    deadlock.in_rendezvous(snapshots)
+    if found:
+        deadlock.quiet_needed(found, len(ranks))
+    for rank in ranks:
+        main_stack(rank)
+        if found and rank.rank in found:
+            rank.end({"kind": "deadlocked", "wait": asdict(found[rank.rank]), "stack": main_stack(rank)}, 0.5)
+
+
+def examine(records: tuple[RankRecord, ...]) -> None:
+    """What the judge does with records."""
+    diagnosis = diagnose(CASE, records, "x.py")
+    for finding in diagnosis.findings if diagnosis else ():
+        finding.sentence().encode()
+    for record in records:
+        record.output.encode()
+        if record.trace:
+            measure(record.trace)
+    disagreement({record.rank: traffic(record.trace) for record in records if record.trace})
+
+
+def measure(trace: Trace) -> None:
+    part = traffic(trace)
+    assert math.isfinite(float(part.bytes)) and math.isfinite(part.sent_bytes)
+    json.dumps(asdict(trace), allow_nan=False).encode()
+    for region in part.regions:
+        part.during(region)
+
+
+@pytest.mark.parametrize(
+    "message", [DEEP, b"J{", b'J{"ending": 3}', b'J{"ending": {"kind": "killed", "by_grader": 1}}']
+)
+def test_a_rank_that_sends_what_no_rank_sends_has_failed(
+    tmp_path_factory: pytest.TempPathFactory, message: bytes
+) -> None:
+    """It alone, by a malformed message, and it may not say of itself that the grader stopped it."""
+    with scene(tmp_path_factory) as made:
+        made.say(1, message)
+        made.say(0, b'J{"ending": {"kind": "finished"}}')
+        diagnosis = diagnose(CASE, made.records(), "x.py")
+    assert diagnosis and diagnosis.ranks == (1,) and "sent the grader" in diagnosis.findings[0].sentence()
+
+
+@fuzz(300)
+@given(MESSAGES)
+@example(b"J" + json.dumps({"ending": {**RAISED, "stack": [["x.py", "x", "f", True]]}}).encode())
+def test_a_message_is_taken_apart_or_refused(message: bytes) -> None:
+    """A WireError and nothing else."""
+    with contextlib.suppress(WireError):
+        kind, _ = talk_of(message)
+        assert kind in ("observation", "hello", "snapshot", "trace", "ending")
+
+
+@fuzz(300)
+@given(mutated({**RAISED, "seconds": 1.0, "wait": WAIT, "signal": "SIGKILL", "by_grader": False, "code": "1"}) | JSON)
+def test_any_data_give_a_safe_ending(raw: object) -> None:
+    """Forged data never pass for a rank that finished."""
+    ending = ending_of(raw, "x.py")  # type: ignore[arg-type]
+    assert isinstance(ending, Ending)
+    assert ending.kind != "finished" or (isinstance(raw, dict) and raw.get("kind") == "finished")
+
+
+@fuzz(300)
+@given(mutated({"communications": [ROW, {**ROW, "operation": "all_reduce"}], "spans": [SPAN], "complete": True}))
+@example({"communications": [{**ROW, "bytes": 10**400}], "spans": [], "complete": True})
+@example({"communications": [{**ROW, "start": math.nan}], "spans": [], "complete": True})
+@example(
+    {"communications": [{**ROW, "group": list(range(10))}], "spans": [{**SPAN, "end": math.inf}], "complete": True}
+)
+def test_any_data_give_a_trace_that_can_be_counted_or_none(raw: object) -> None:
+    """Sizes and times are numbers that arithmetic and JSON can take."""
+    trace = trace_of(raw)
+    if trace is not None:
+        measure(trace)
+
+
+@fuzz(200)
+@given(st.lists(st.binary(max_size=40), max_size=5), st.lists(st.integers(1, 60), max_size=6))
+def test_messages_arrive_whole_however_the_stream_is_cut(messages: list[bytes], cuts: list[int]) -> None:
+    """Half a message waits for its other half, and nobody waits for it."""
+    stream = b"".join(struct.pack("!i", len(message)) + message for message in messages)
+    read, write = os.pipe()
+    inbox, got = Inbox(read), []
+    try:
+        for cut in [*cuts, len(stream)]:
+            piece, stream = stream[:cut], stream[cut:]
+            if piece:
+                os.write(write, piece)
+                got += list(inbox.take())
+    finally:
+        os.close(read)
+        os.close(write)
+    assert got == messages
+
+
+@fuzz(100)
+@given(st.binary(min_size=1, max_size=60))
+def test_any_stream_gives_messages_or_is_refused(stream: bytes) -> None:
+    """Negative and huge lengths are a WireError at once; the end of the stream is an EOFError."""
+    read, write = os.pipe()
+    os.write(write, stream)
+    os.close(write)
+    inbox = Inbox(read)
+    try:
+        with contextlib.suppress(WireError, EOFError):
+            while True:
+                list(inbox.take())
+    finally:
+        os.close(read)
+
+
+@fuzz(150)
+@given(st.lists(mutated({"rank": 0, "ending": RAISED, "output": "", "trace": None, "observations": 1}), max_size=3))
+def test_a_watcher_that_says_odd_things_is_a_run_error(heads: list[object]) -> None:
+    """The supervisor is ours, yet a rank of the same user may have got at it: never another exception in the judge."""
+    frames = []
+    for head in heads:
+        with contextlib.suppress(WireError):
+            frames.append(wire.encode(head))
+    with contextlib.suppress(RunError):
+        examine(_records([*frames, wire.encode({"seconds": 1.0})], "x.py"))
+
+
+def test_a_watcher_that_stops_in_the_middle_of_a_message_is_told() -> None:
+    """The judge waits for it until the deadline and not for ever."""
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        theirs.sendall(struct.pack("!i", 1000) + b"half")
+        with pytest.raises(RunError, match="did not answer"):
+            list(_received(mine, 0.1))
