@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from grader import compare
-from grader.errors import CheckFailed
+from grader.errors import CheckFailed, GraderError
 from grader.model import Case, Ending, Finding, RankRecord, Run, Value
 from grader.traffic import Traffic, amount, disagreement, traffic
 
@@ -289,7 +289,7 @@ class Runs:
         fails the check with its diagnosis."""
         chosen = [case for case in self._cases if case.name == name]
         if not chosen:
-            raise KeyError(f"no case family {name!r} in exercise.yaml")
+            raise GraderError(f"no case family {name!r} in exercise.yaml")
         views = tuple(RunView(self._run_case(case)) for case in chosen)
         if finished:
             for view in views:

@@ -143,3 +143,18 @@ def test_stacks_name_the_students_file_and_hide_the_machine() -> None:
     stack = [["/x/lib/python3.11/site-packages/torch/nn/a.py", 1, "f", False], ["/tmp/run/code/t.py", 2, "g", True]]
     ending = ending_of({"kind": "timed_out", "stack": stack}, "train_ddp.py")
     assert [frame.file for frame in ending.stack] == ["torch/nn/a.py", "train_ddp.py"] and ending.at == 2
+
+
+def test_a_rank_that_waits_at_the_deadline_is_a_consequence_of_one_that_is_busy() -> None:
+    """Both were still there when the time was up; the one that communicates waits for the other."""
+    waiting = TimedOut(wait=Wait(operation="all_reduce"), stack=at(7), seconds=6.0)
+    found = diagnosis(waiting, TimedOut(stack=at(9), seconds=7.0))
+    assert found is not None and found.ranks == (1,)
+
+
+def test_a_limit_is_the_cause_and_named_where_the_grader_stopped_the_rank() -> None:
+    """The others were stopped with it."""
+    over = Killed(signal="SIGKILL", by_grader=True, limit="processes: 812, at most 500")
+    found = diagnosis(Killed(signal="SIGKILL", by_grader=True), over)
+    assert found is not None and (found.kind, found.ranks) == ("limit", (1,))
+    assert found.findings[0].sentence() == "Reached the limit on processes on rank 1: 812, at most 500"

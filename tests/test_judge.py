@@ -10,8 +10,8 @@ import torch
 
 from grader import catalog, recording
 from grader.errors import UsageError
-from grader.judge import judge
-from grader.model import Diagnosis, Exercise, Finding, Outcome, Raised, Run, Submission, Verdict
+from grader.judge import is_odd, judge
+from grader.model import Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
 from grader.report import summarise
 from tests import small
 
@@ -95,7 +95,9 @@ def test_a_file_that_does_not_compile_fails_the_first_check_and_blocks_the_rest(
     assert verdicts[0].findings == (problem,)
 
 
-@pytest.mark.parametrize("fault", ["raise KeyError('x')", "runs('no_such_family')", "import no_such_module", "def f(:"])
+@pytest.mark.parametrize(
+    "fault", ["raise NameError('x')", "runs('no_such_family')", "import no_such_module", "def f(:"]
+)
 def test_a_fault_of_the_author_is_broken_and_costs_nothing(exercise: Exercise, fault: str) -> None:
     """In a check, or in the whole file."""
     checks = exercise.folder / "checks.py"
@@ -108,6 +110,18 @@ def test_a_fault_of_the_author_is_broken_and_costs_nothing(exercise: Exercise, f
     assert verdicts[2].outcome is Outcome.BROKEN and verdicts[2].message
     report = summarise(exercise, SUBMISSION, (), verdicts, seed=1, device="cpu", sandbox="limits", seconds=1.0)
     assert report.status == "error" and report.score == report.max_score
+
+
+def test_a_check_that_meets_what_no_probe_records_fails(exercise: Exercise) -> None:
+    """Were it broken, a student could trade a failed check for one that costs nothing. `verify` tells an author of it."""
+    runs = [replace(run, ranks=tuple(map(numb, run.ranks))) if run.case.name == "bad" else run for run in right_runs()]
+    verdict = judge(exercise, SUBMISSION, runs)[2]
+    assert verdict.outcome is Outcome.FAILED and "could not make sense" in verdict.message and is_odd(verdict)
+
+
+def numb(record: RankRecord) -> RankRecord:
+    """The record of a rank that reports 5 for everything."""
+    return replace(record, observations=dict.fromkeys(record.observations, 5))
 
 
 def test_an_edited_check_is_read_anew(exercise: Exercise) -> None:

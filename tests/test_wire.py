@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from grader import wire
 from grader.errors import WireError
+from grader.wire import MAX_KEY
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.integers(), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text() | st.integers(1 - MAX_KEY, MAX_KEY - 1), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 DTYPES = [

@@ -18,6 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+import psutil
+
 from grader import wire
 from grader.errors import RunError, WatcherKilled, WireError
 from grader.model import Case, Exercise, Raised, RankRecord, Run, Submission
@@ -37,6 +39,8 @@ _hosts: set[int] = set()
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
+DYING_SECONDS = 1
+"""How long a host that was killed may take to be gone."""
 MARGIN_SECONDS = 120
 """How long after a case's deadline the supervisor may take to say what happened, on a machine that is overloaded."""
 MAX_VALUES = 2_000_000
@@ -89,7 +93,7 @@ class Session:
 
     def __enter__(self) -> Session:
         become_subreaper()  # if the host is killed, what it looked after comes to us
-        self._began = time.time()
+        self._others = frozenset(child.pid for child in psutil.Process().children())
         hide()  # the judge knows what is expected; below bubblewrap ranks run beside it
         self._log: IO[bytes] = self._stack.enter_context(self._scratch_file())
         if self.level == sandbox.LIMITS:
@@ -194,8 +198,9 @@ class Session:
 
     def _sweep(self) -> None:
         """If the host was killed, end what it looked after. Under bubblewrap the kernel has done so."""
-        if self.level == sandbox.LIMITS and self._host.poll():
-            kill_orphans(self._began, spare=frozenset(_hosts))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.level == sandbox.LIMITS and self._host.wait(timeout=DYING_SECONDS) != 0:
+                kill_orphans(spare=self._others | _hosts)
 
     def _request(self, spec: dict[str, Any], descriptor: int) -> None:
         try:

@@ -66,14 +66,20 @@ def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
             os.unlink(path)
 
 
-def kill_orphans(since: float, spare: frozenset[int]) -> None:
-    """End what came to this process because the host that looked after it was killed: children in a session of their
-    own, younger than `since` (seconds of the system's clock), that are not `spare`."""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error, OSError):
-            stranger = os.getsid(child.pid) != os.getsid(0) and child.create_time() >= since - 1
-            if stranger and child.pid not in spare:
-                _kill([*child.children(recursive=True), child])
+def kill_orphans(spare: frozenset[int]) -> None:
+    """End what came to this process because the host that looked after it was killed: children in a session of their own
+    that are not `spare`, and then what comes to us because those have ended."""
+    while orphans := [child for child in psutil.Process().children() if child.pid not in spare and _is_stranger(child)]:
+        for orphan in orphans:
+            with contextlib.suppress(psutil.Error):
+                _kill([*orphan.children(recursive=True), orphan])
+        psutil.wait_procs(orphans, timeout=TRACKER_SECONDS)
+
+
+def _is_stranger(process: psutil.Process) -> bool:
+    with contextlib.suppress(OSError, psutil.Error):
+        return os.getsid(process.pid) != os.getsid(0) and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _kill(processes: list[psutil.Process]) -> set[str]:
