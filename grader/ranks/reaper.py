@@ -67,8 +67,8 @@ def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
 
 
 def kill_orphans(spare: frozenset[int]) -> None:
-    """End what came to this process because the host that looked after it was killed: children in a session of their own
-    that are not `spare`, and then what comes to us because those have ended."""
+    """End what came to this process because the host that looked after it was killed: children in a session of their
+    own that are not `spare`, and then what comes to us because those have ended."""
     while orphans := [child for child in psutil.Process().children() if child.pid not in spare and _is_stranger(child)]:
         for orphan in orphans:
             with contextlib.suppress(psutil.Error):
