@@ -113,7 +113,7 @@ def test_a_fault_of_the_author_is_broken_and_costs_nothing(exercise: Exercise, f
 
 
 def test_a_check_that_meets_what_no_probe_records_fails(exercise: Exercise) -> None:
-    """Were it broken, a student could trade a failed check for one that costs nothing. `verify` tells an author of it."""
+    """Were it broken, a student could trade a failed check for one that costs nothing. `verify` tells authors of it."""
     *others, bad = right_runs()
     runs = [*others, replace(bad, ranks=tuple(map(numb, bad.ranks)))]
     verdict = judge(exercise, SUBMISSION, runs)[2]
