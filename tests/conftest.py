@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,6 +24,14 @@ LEVELS = [
     pytest.param("bubblewrap", marks=pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))),
     "limits",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C and `nohup` a hang-up, and so would all graders that
+    tests start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

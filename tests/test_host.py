@@ -8,11 +8,13 @@ import signal
 import socket
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import pytest
 
 from grader import wire
 from grader.errors import RunError
+from grader.ranks import folder as folders
 from grader.ranks import host
 from grader.ranks.launch import _records
 
@@ -64,3 +66,24 @@ def test_a_request_cut_short_ends_the_service(sockets: tuple[socket.socket, sock
     judge.send(b"\0\0")
     judge.close()
     assert host.receive(end) is None
+
+
+def test_what_runs_left_goes_and_what_is_mounted_stays(tmp_path):
+    """An environment under /tmp is bound into the sandbox there: it is neither deleted nor even looked through."""
+    mounted = tmp_path / "course" / "environment"
+    for folder in (mounted, tmp_path / "course" / "planted", tmp_path / "left"):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    (tmp_path / "cache").touch()
+    folders.clear(tmp_path, frozenset({Path("/"), mounted}))
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        "course",
+        "course/environment",
+        "course/environment/file",
+    ]
+
+
+def test_mount_points_are_read_from_the_kernels_table(tmp_path):
+    table = tmp_path / "mountinfo"
+    table.write_text("22 1 0:20 / / ro - ext4 a rw\n36 22 0:21 / /tmp/my\\040course ro master:1 - tmpfs b rw\n")
+    assert folders.mounted(table) == {Path("/"), Path("/tmp/my course")}

@@ -104,14 +104,10 @@ def _tidy() -> None:
     """Inside bubblewrap all files are this session's own: what earlier runs have left anywhere goes."""
     if Path.cwd() != Path(sandbox.SCRATCH):
         return
+    mounted = folders.mounted()
     for folder in (Path.cwd(), Path("/tmp"), Path("/dev/shm")):
         with contextlib.suppress(OSError):
-            for entry in os.scandir(folder):
-                path = Path(entry.path)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.remove(path)
-                else:
-                    path.unlink(missing_ok=True)
+            folders.clear(folder, mounted)
 
 
 def _say(descriptor: int, message: dict[str, Any]) -> None:
