@@ -66,7 +66,7 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks. `crashes` says that the
-    probe kills a rank on purpose."""
+    probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone."""
 
     name: str
     world_size: int
@@ -80,6 +80,7 @@ class Case:
     trace: bool = False
     limits: Limits = Limits()
     crashes: bool = False
+    visibility: str = "visible"
 
     @property
     def id(self) -> str:
@@ -341,3 +342,67 @@ class Report:
         if Outcome.BROKEN in outcomes or not outcomes:
             return "error"
         return "passed" if outcomes <= {Outcome.PASSED, Outcome.SKIPPED} else "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """What handing in late costs: `kept` is the share of the points that is left, `told` says it in a sentence."""
+
+    kept: float
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One exercise of a Result. `weight` is what it is worth there, whatever the points of its checks come to.
+
+    Checks that are not counted (broken, skipped) leave the exercise's weight to the others.
+    """
+
+    report: Report
+    weight: float
+    late: Late | None = None
+
+    @property
+    def scale(self) -> float:
+        """What a point of the report is worth in the result."""
+        return self.weight / self.report.max_score if self.report.max_score else 0.0
+
+    @property
+    def kept(self) -> float:
+        return self.late.kept if self.late else 1.0
+
+    @property
+    def score(self) -> float:
+        return self.report.score * self.scale * self.kept
+
+    @property
+    def max_score(self) -> float:
+        return self.report.max_score * self.scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All that one hand-in came to: one exercise, or those of an assignment. Course renderers know nothing else."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def score(self) -> float:
+        return sum(entry.score for entry in self.entries)
+
+    @property
+    def max_score(self) -> float:
+        return sum(entry.max_score for entry in self.entries)
+
+    @property
+    def points(self) -> float:
+        """What could be earned if nothing were left out."""
+        return sum(entry.weight for entry in self.entries)
+
+    @property
+    def status(self) -> str:
+        """The worst of its reports': error, failed, passed."""
+        statuses = {entry.report.status for entry in self.entries}
+        return next((status for status in ("error", "failed") if status in statuses), "passed")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
-from grader.model import Exercise, Report, Run, Submission, Verdict
+from grader.model import Entry, Exercise, Outcome, Report, Result, Run, Submission, Verdict
 
 
 def summarise(
@@ -40,3 +41,35 @@ def torch_version() -> str:
         return version("torch")
     except PackageNotFoundError:
         return ""
+
+
+def alone(report: Report) -> Result:
+    """The result of a hand-in that is this one exercise, worth the points of its checks."""
+    return Result(title=report.exercise.title, entries=(Entry(report=report, weight=report.exercise.max_score),))
+
+
+def for_student(report: Report) -> Report:
+    """The report without what its author withholds: checks that are not visible, and the runs that only they look at.
+    A note says how much is missing."""
+    withheld = [verdict.check for verdict in report.verdicts if verdict.check.visibility != "visible"]
+    if not withheld:
+        return report
+    worth = sum(check.points for check in withheld)
+    count = f"{len(withheld)} checks of your course are" if len(withheld) > 1 else "1 check of your course is"
+    return replace(
+        report,
+        verdicts=tuple(verdict for verdict in report.verdicts if verdict.check.visibility == "visible"),
+        runs=tuple(run for run in report.runs if run.case.visibility == "visible"),
+        notes=(*report.notes, f"{count} judged too and not shown here, worth {worth:g} points."),
+    )
+
+
+def withheld_of(report: Report) -> tuple[Verdict, ...]:
+    """The verdicts that a student does not see here."""
+    return tuple(verdict for verdict in report.verdicts if verdict.check.visibility != "visible")
+
+
+def not_graded(exercise: Exercise, submission: Submission, reason: str, *, seed: int, device: str) -> Report:
+    """The report of an exercise that could not be graded through no fault of the student: no check counts."""
+    verdicts = [Verdict(check=check, outcome=Outcome.BROKEN, message=reason) for check in exercise.checks]
+    return summarise(exercise, submission, (), verdicts, seed=seed, device=device, sandbox="", seconds=0.0)

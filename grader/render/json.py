@@ -3,17 +3,64 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict
 from typing import Any
 
-from grader.model import Diagnosis, Finding, Outcome, RankRecord, Report, Run, Verdict
-from grader.wording.text import UNCOUNTED, blocked_by, ended, finite, safe_report
+from grader.model import Diagnosis, Entry, Finding, Outcome, RankRecord, Report, Result, Run, Verdict
+from grader.trace import plain
+from grader.wording.text import UNCOUNTED, blocked_by, ended, finite, safe_report, source_lines
 
-SCHEMA = "ranklings/report/1"
+SCHEMA, RESULT_SCHEMA = "ranklings/report/1", "ranklings/result/1"
 
 
 def render(report: Report) -> str:
-    """The report as one JSON object, in a fixed order of keys, ending with a newline."""
-    return json.dumps(_report(safe_report(report)), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    """The report as one JSON object, in a fixed order of keys, ending with a newline. `grader.reading` reads it."""
+    return _dumped(_report(safe_report(report)))
+
+
+def render_result(result: Result) -> str:
+    """The reports of an assignment and what they come to. A single exercise is written as its report alone."""
+    return _dumped(
+        {
+            "schema": RESULT_SCHEMA,
+            "title": result.title,
+            "status": result.status,
+            "score": finite(result.score),
+            "max_score": finite(result.max_score),
+            "entries": [_entry(entry) for entry in result.entries],
+        }
+    )
+
+
+def _dumped(content: dict[str, Any]) -> str:
+    """Indented, but for the events of traces, of which there are thousands: each stands on a line of its own."""
+    events: list[str] = []
+
+    def packed(value: Any) -> Any:
+        match value:
+            case {"start": float(start), "end": end}:
+                told = {**value, "start": round(start, 6), "end": end if end is None else round(end, 6)}
+                events.append(json.dumps(told, ensure_ascii=False, allow_nan=False))
+                return f"\0{len(events) - 1}\0"
+            case dict():
+                return {key: packed(item) for key, item in value.items()}
+            case list():
+                return [packed(item) for item in value]
+        return value
+
+    text = json.dumps(packed(content), ensure_ascii=False, allow_nan=False, indent=2)
+    return re.sub(r'"\\u0000(\d+)\\u0000"', lambda found: events[int(found[1])], text) + "\n"
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "weight": finite(entry.weight),
+        "score": finite(entry.score),
+        "max_score": finite(entry.max_score),
+        "late": {"kept": entry.late.kept, "told": entry.late.told} if entry.late else None,
+        "report": _report(safe_report(entry.report)),
+    }
 
 
 def _report(report: Report) -> dict[str, Any]:
@@ -21,6 +68,8 @@ def _report(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "exercise": report.exercise.name,
         "title": report.exercise.title,
+        "summary": report.exercise.summary,
+        "requires": {required.name: required.signature for required in report.exercise.requires},
         "status": report.status,
         "score": finite(report.score),
         "max_score": finite(report.max_score),
@@ -31,11 +80,17 @@ def _report(report: Report) -> dict[str, Any]:
         "seconds": _seconds(report.seconds),
         "submission": {
             "file": report.submission.path.name,
+            "path": str(report.submission.path),
             "digest": report.submission.digest,
+            "source": "\n".join(source_lines(report.submission)),
             "problem": _finding(report.submission.problem) if report.submission.problem else None,
         },
         "notes": list(report.notes),
         "checks": [_check(verdict, report) for verdict in report.verdicts],
+        "cases": [
+            {"name": case.name, "world_size": case.world_size, "visibility": case.visibility}
+            for case in report.exercise.cases
+        ],
         "runs": [_run(run) for run in report.runs],
     }
 
@@ -54,6 +109,7 @@ def _check(verdict: Verdict, report: Report) -> dict[str, Any]:
         "message": _message(verdict, report),
         "findings": [_finding(finding) for finding in verdict.findings],
         "hint": check.hints[0] if check.hints and verdict.outcome is Outcome.FAILED else None,
+        "hints": list(check.hints),
         "seconds": _seconds(verdict.seconds),
     }
 
@@ -81,7 +137,9 @@ def _run(run: Run) -> dict[str, Any]:
     return {
         "case": run.case.id,
         "world_size": run.case.world_size,
+        "visibility": run.case.visibility,
         "seconds": _seconds(run.seconds),
+        "retried": run.retried,
         "diagnosis": _diagnosis(run.diagnosis) if run.diagnosis else None,
         "ranks": [_rank(rank) for rank in run.ranks],
     }
@@ -96,12 +154,19 @@ def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _rank(rank: RankRecord) -> dict[str, Any]:
+    facts = asdict(rank.ending)
+    stack = facts.pop("stack")
+    seconds = facts.pop("seconds")
     return {
         "rank": rank.rank,
         "ending": rank.ending.kind,
         "at": rank.ending.at,
         "detail": ended(rank.ending),
+        "seconds": _seconds(seconds),
+        "facts": facts,
+        "stack": list(stack),
         "output": rank.output,
+        "trace": plain(rank.trace) if rank.trace else None,
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
+import tokenize
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from grader.model import (
     Outcome,
     Raised,
     Report,
+    Submission,
     TimedOut,
     Verdict,
     Wait,
@@ -49,6 +52,9 @@ def visible(char: str) -> str:
     return char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode("ascii")
 
 
+_MORE = 40
+"""Room for the sentence that says how much was left out."""
+
 _COMMAND = re.compile(
     r"::(?=(?:error|warning|notice|debug|group|endgroup|add-mask|stop-commands|echo|add-matcher|remove-matcher"
     r"|set-output|save-state|set-env|add-path)\b)",
@@ -59,18 +65,36 @@ _COMMAND = re.compile(
 
 
 def safe(text: str, limit: int = LIMIT) -> str:
-    """At most `limit` characters of `text`, all visible, and how many more there were."""
+    """At most `limit` characters of `text`, all visible; where that is not all, its beginning and how many more there
+    were. What has been made safe once stays as it is."""
     text = _COMMAND.sub(": :", text.replace("\r\n", "\n"))
     text = text.replace("##[", "## [").replace("##vso[", "## vso[")
     shown: list[str] = []
-    room = limit
+    room, cut, left = limit, 0, 0
     for index, char in enumerate(text):
         piece = visible(char)
         room -= len(piece)
+        if room >= _MORE:
+            cut, left = index + 1, len(text) - index - 1
         if room < 0:
-            return f"{''.join(shown)}… ({len(text) - index:,} more characters)"
+            return f"{''.join(shown[:cut])}… ({left:,} more characters)"
         shown.append(piece)
     return "".join(shown)
+
+
+def source_lines(submission: Submission) -> list[str]:
+    """The student's file, line by line as Python and editors count them, every character visible."""
+    text = submission.source.decode(encoding_of(submission.source), errors="replace").removeprefix("\ufeff")
+    return ["".join(map(visible, line)) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+
+def encoding_of(source: bytes) -> str:
+    """The encoding that a Python file names, or UTF-8 where it names none that text could be in."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        return encoding if isinstance("".encode(encoding), bytes) and b"".decode(encoding) == "" else "utf-8"
+    except (SyntaxError, LookupError, UnicodeError, ValueError):
+        return "utf-8"
 
 
 def safe_report(report: Report) -> Report:
