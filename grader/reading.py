@@ -92,9 +92,7 @@ def _exercise(data: Mapping[str, Any]) -> Exercise:
         "name": name,
         "folder": Path("exercises") / name,
         "file": data["submission"]["file"] if not name.partition("_")[2] else f"{name.partition('_')[2]}.py",
-        "requires": tuple(
-            made(RequiredName, {"name": key, "signature": signature}) for key, signature in data["requires"].items()
-        ),
+        "requires": tuple(made(RequiredName, required) for required in data["requires"]),
         "cases": tuple(made(Case, {**case, "probe": case["name"]}) for case in data["cases"]),
         "checks": tuple(map(_check, data["checks"])),
     }

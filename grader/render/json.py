@@ -45,7 +45,7 @@ def _dumped(content: dict[str, Any]) -> str:
                 return f"\0{len(events) - 1}\0"
             case dict():
                 return {key: packed(item) for key, item in value.items()}
-            case list():
+            case list() | tuple():
                 return [packed(item) for item in value]
         return value
 
@@ -69,7 +69,7 @@ def _report(report: Report) -> dict[str, Any]:
         "exercise": report.exercise.name,
         "title": report.exercise.title,
         "summary": report.exercise.summary,
-        "requires": {required.name: required.signature for required in report.exercise.requires},
+        "requires": [asdict(required) for required in report.exercise.requires],
         "status": report.status,
         "score": finite(report.score),
         "max_score": finite(report.max_score),
