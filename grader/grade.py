@@ -20,7 +20,7 @@ from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
 from grader.ranks import Session, level_for
 from grader.report import summarise
 from grader.running import MAX_SEED, Order, Progress, Runner, import_case, seeded, traced
-from grader.submission import receive
+from grader.submission import receive, receive_or_miss
 
 
 def grade(
@@ -39,6 +39,8 @@ def grade(
     save_runs: Path | None = None,
     from_runs: Path | None = None,
     session: Session | None = None,
+    checks: Path | None = None,
+    absent: bool = False,
 ) -> Report:
     """Grade one submission. `seed` replays a grade; None draws a new one.
 
@@ -46,32 +48,45 @@ def grade(
     what is known so far; a grade that finds its own there goes on from it.
     `trace` records what the ranks communicate in every case, not only in those that ask for it.
     `save_runs` keeps the recorded runs in a file, `from_runs` judges such a file again instead of running anything.
+    `checks` is a folder of a course's own cases and checks for the exercise. `absent` lets a file that was not handed
+    in be a failed grade and not an error.
     `session` is a warm one, as `warmed` gives it for several grades; without it the grade starts its own.
     Raises UsageError, AuthorError or RunError; a student's mistake is never an exception but a finding in the report.
     """
     start = time.monotonic()
     exercise = catalog.load(name, root)
-    received = receive(exercise, submission, root)
+    further = catalog.overlay(exercise, checks) if checks else None
+    received = receive_or_miss(exercise, submission, root) if absent else receive(exercise, submission, root)
     level = session.level if session else level_for(sandbox)
     if from_runs is not None:
         seed, runs = recording.load(from_runs, exercise)
         progress("judging")
-        verdicts = _judged(exercise, received, runs)
+        verdicts = _judged(exercise, received, runs, further)
     else:
         with contextlib.ExitStack() as stack:
-            chosen = traced(exercise) if trace else exercise
             drawn = secrets.randbelow(MAX_SEED)
-            kept = stack.enter_context(closing(Journal(journal, exercise, received, seed, drawn))) if journal else None
+            kept = None
+            if journal:
+                parts = (exercise, *([further] if further else []))
+                kept = stack.enter_context(closing(Journal(journal, parts, received, seed, drawn)))
             seed = kept.seed if kept else drawn if seed is None else seed
             until = start + deadline if deadline else math.inf
-            order = Order(exercise=chosen, submission=received, until=until, progress=progress, journal=kept)
+            order = Order(
+                exercise=traced(exercise) if trace else exercise,
+                further=traced(further) if trace and further else further,
+                submission=received,
+                until=until,
+                progress=progress,
+                journal=kept,
+            )
             warm = contextlib.nullcontext(session) if session else warmed(device, start_method, sandbox)
             runs, verdicts = run_and_judge(warm, order, seed)
     if save_runs is not None:
         recording.save(save_runs, exercise, seed, runs)
     used = "cuda" if _has_gpu(device) else "cpu"
     seconds = time.monotonic() - start
-    return summarise(exercise, received, runs, verdicts, seed=seed, device=used, sandbox=level, seconds=seconds)
+    whole = together(exercise, further) if further else exercise
+    return summarise(whole, received, runs, verdicts, seed=seed, device=used, sandbox=level, seconds=seconds)
 
 
 def run_and_judge(
@@ -79,27 +94,32 @@ def run_and_judge(
 ) -> tuple[tuple[Run, ...], tuple[Verdict, ...]]:
     """Run every case and judge each check as soon as the runs are there that it asks for. Nothing is started if the
     file does not even compile."""
-    exercise, received = order.exercise, order.submission
+    exercise, received, further = order.exercise, order.submission, order.further
     if received.problem is not None:
-        return (), _judged(exercise, received, ())
+        return (), _judged(exercise, received, (), further)
     with warm as session:
         order.progress("starting")
         preload()
         planned = replace(exercise, cases=seeded(exercise, seed))
+        more = replace(further, cases=seeded(further, seed)) if further else None
         with Runner(session, order).running() as runner:
             runner.start(first := import_case())
             try:
                 imported = runner.wait(first)
             except NotRun:
-                return (), _in_vain(planned)
+                return (), _in_vain(together(exercise, further) if further else exercise)
             if imported.diagnosis is not None:
-                return (imported,), _judged(exercise, received, (imported,))
+                return (imported,), _judged(exercise, received, (imported,), further)
             runner.start(*planned.cases)
+            if more:
+                runner.start(*more.cases, exercise=more)
             from grader.judge import judge_live
 
-            verdicts = judge_live(planned, runner.wait, order.journal.add_verdict if order.journal else None)
+            tell = order.journal.add_verdict if order.journal else None
+            verdicts = judge_live(planned, runner.wait, tell, further=more)
         found = {run.case.id: run for run in runner.finished()}
-        return tuple(found[case.id] for case in (first, *planned.cases) if case.id in found), verdicts
+        cases = (first, *planned.cases, *(more.cases if more else ()))
+        return tuple(found[case.id] for case in cases if case.id in found), verdicts
 
 
 def _in_vain(exercise: Exercise) -> tuple[Verdict, ...]:
@@ -114,10 +134,17 @@ def warmed(device: str, start_method: str, sandbox: str = "auto") -> Iterator[Se
         yield session
 
 
-def _judged(exercise: Exercise, received: Submission, runs: tuple[Run, ...]) -> tuple[Verdict, ...]:
+def together(exercise: Exercise, further: Exercise) -> Exercise:
+    """The exercise with a course's own cases and checks after its own."""
+    return replace(exercise, cases=exercise.cases + further.cases, checks=exercise.checks + further.checks)
+
+
+def _judged(
+    exercise: Exercise, received: Submission, runs: tuple[Run, ...], further: Exercise | None
+) -> tuple[Verdict, ...]:
     from grader.judge import judge  # not earlier: it brings pytest
 
-    return judge(exercise, received, runs)
+    return judge(exercise, received, runs, further)
 
 
 def preload() -> None:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,17 @@ _DIGEST = 16
 class Journal:
     """A grade's journal. `runs` holds the runs that it had when it was opened, by case id; `seed` is the grade's."""
 
-    def __init__(self, path: Path, exercise: Exercise, submission: Submission, seed: int | None, drawn: int) -> None:
+    def __init__(
+        self, path: Path, parts: Sequence[Exercise], submission: Submission, seed: int | None, drawn: int
+    ) -> None:
         """Opens or begins the file. `seed` is the one asked for, if any, `drawn` the one for a new grade. Raises
         UsageError for a journal of another grade, or where the file cannot be used."""
         self._path, self._lock = path, threading.Lock()
         self.runs: dict[str, Run] = {}
         head = {
             "format": FORMAT,
-            "exercise": exercise.name,
-            "files": _digest(exercise),
+            "exercise": parts[0].name,
+            "files": _digest(parts),
             "submission": submission.digest,
         }
         try:
@@ -120,10 +122,11 @@ def _records(view: memoryview) -> Iterator[tuple[Any, int]]:
             return
 
 
-def _digest(exercise: Exercise) -> str:
-    """What the grade depends on beside the submission: manifest, probe and checks."""
+def _digest(parts: Sequence[Exercise]) -> str:
+    """What the grade depends on beside the submission: manifests, probes and checks."""
     found = hashlib.sha256()
-    for path in sorted(exercise.folder.iterdir()):
-        if path.suffix in (".py", ".yaml") and path != exercise.stub:
-            found.update(f"{path.name}\0".encode() + path.read_bytes())
+    for exercise in parts:
+        for path in sorted(exercise.folder.iterdir()):
+            if path.suffix in (".py", ".yaml") and path != exercise.stub:
+                found.update(f"{path.name}\0".encode() + path.read_bytes())
     return found.hexdigest()

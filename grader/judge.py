@@ -12,6 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,19 @@ TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
 
-def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tuple[Verdict, ...]:
-    """The verdict of every check, in order. The first run may be the import of the file, judged before all else."""
+def judge(
+    exercise: Exercise, submission: Submission, runs: Sequence[Run], further: Exercise | None = None
+) -> tuple[Verdict, ...]:
+    """The verdict of every check, in order. The first run may be the import of the file, judged before all else.
+    `further` are the course's own checks; they come last and may need the exercise's."""
     if unusable := _unusable(submission, runs):
-        return _all_blocked(exercise, unusable)
+        return _all_blocked(_together(exercise, further), unusable)
     by_case = {run.case.id: run for run in runs}
-    panel = Panel(exercise, lambda case: _recorded(by_case, case))
-    return judge_with(panel)
+    return judge_live(exercise, lambda case: _recorded(by_case, case), further=further)
+
+
+def _together(exercise: Exercise, further: Exercise | None) -> Exercise:
+    return replace(exercise, checks=exercise.checks + further.checks) if further else exercise
 
 
 def _recorded(runs: Mapping[str, Run], case: Case) -> Run:
@@ -70,10 +77,14 @@ def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Ver
 
 
 def judge_live(
-    exercise: Exercise, run_case: Callable[[Case], Run], tell: Callable[[Verdict], None] | None = None
+    exercise: Exercise,
+    run_case: Callable[[Case], Run],
+    tell: Callable[[Verdict], None] | None = None,
+    further: Exercise | None = None,
 ) -> tuple[Verdict, ...]:
     """The same while the cases still run: `run_case` waits for one, `tell` hears each verdict as it comes."""
-    return judge_with(Panel(exercise, run_case, tell))
+    verdicts = judge_with(Panel(exercise, run_case, tell))
+    return verdicts + judge_with(Panel(further, run_case, tell, known=verdicts)) if further else verdicts
 
 
 def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
@@ -114,12 +125,18 @@ class Panel:
     """The pytest plugin that judges one exercise: gives checks their runs, and turns outcomes into verdicts."""
 
     def __init__(
-        self, exercise: Exercise, run_case: Callable[[Case], Run], tell: Callable[[Verdict], None] | None = None
+        self,
+        exercise: Exercise,
+        run_case: Callable[[Case], Run],
+        tell: Callable[[Verdict], None] | None = None,
+        known: Sequence[Verdict] = (),
     ) -> None:
+        """`known` are verdicts of earlier checks that these may need."""
         self.exercise, self._tell = exercise, tell
         self.runs_by_family = Runs(exercise.cases, run_case)
         self._checks = {check.id: check for check in exercise.checks}
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, Verdict] = {verdict.check.id: verdict for verdict in known}
+        self._titles = {check.id: check.title for check in (*(verdict.check for verdict in known), *exercise.checks)}
         self._collection_error = ""
         self.interrupted = False
 
@@ -160,7 +177,7 @@ class Panel:
         check = self.check_of(item)
         for needed in check.needs if check else ():
             if needed not in self._verdicts or self._verdicts[needed].outcome is not Outcome.PASSED:
-                pytest.skip(f"needs: {self._checks[needed].title}")
+                pytest.skip(f"needs: {self._titles[needed]}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> _Reporting:
@@ -209,7 +226,7 @@ def _fault(error: BaseException) -> str:
 
 def load_probe(exercise: Exercise) -> types.ModuleType:
     """The exercise's probe as a module of the judge, so that inputs are made by the same functions on both sides."""
-    path = exercise.folder / "probe.py"
+    path = exercise.probe
     spec = importlib.util.spec_from_file_location(f"ranklings_probe_{exercise.number}", path)
     if spec is None or spec.loader is None:
         raise RunError(f"{path} could not be imported")

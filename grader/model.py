@@ -112,6 +112,11 @@ class Exercise:
     time_box: int = 30
     prerequisites: tuple[str, ...] = ()
     companions: tuple[str, ...] = ()
+    probe_folder: Path | None = None
+
+    @property
+    def probe(self) -> Path:
+        return (self.probe_folder or self.folder) / "probe.py"
 
     @property
     def number(self) -> str:

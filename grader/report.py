@@ -56,11 +56,29 @@ def for_student(report: Report) -> Report:
         return report
     worth = sum(check.points for check in withheld)
     count = f"{len(withheld)} checks of your course are" if len(withheld) > 1 else "1 check of your course is"
+    exercise = report.exercise
     return replace(
         report,
+        exercise=replace(
+            exercise,
+            checks=tuple(check for check in exercise.checks if check.visibility == "visible"),
+            cases=tuple(case for case in exercise.cases if case.visibility == "visible"),
+        ),
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.check.visibility == "visible"),
         runs=tuple(run for run in report.runs if run.case.visibility == "visible"),
         notes=(*report.notes, f"{count} judged too and not shown here, worth {worth:g} points."),
+    )
+
+
+def result_for_student(result: Result) -> Result:
+    """The same for all exercises of a result. What is shown of one is worth its part of the weight."""
+    shown = [(entry, for_student(entry.report)) for entry in result.entries]
+    return replace(
+        result,
+        entries=tuple(
+            entry if report is entry.report else replace(entry, report=report, weight=entry.scale * report.max_score)
+            for entry, report in shown
+        ),
     )
 
 

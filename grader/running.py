@@ -31,7 +31,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be run, until when (monotonic seconds), and who hears of it."""
+    """What is to be run, until when (monotonic seconds), and who hears of it. `further` are a course's own cases."""
 
     exercise: Exercise
     submission: Submission
@@ -39,6 +39,7 @@ class Order:
     progress: Progress = lambda phase: None
     journal: Journal | None = None
     jobs: int = JOBS
+    further: Exercise | None = None
 
 
 class Runner:
@@ -57,10 +58,11 @@ class Runner:
             if self._left() <= 0:
                 self._session.close()
 
-    def start(self, *cases: Case) -> None:
-        """Let these run. The largest come first, which packs best."""
+    def start(self, *cases: Case, exercise: Exercise | None = None) -> None:
+        """Let these run. The largest come first, which packs best. `exercise` has their probe if it is not the order's
+        own."""
         for case in sorted(cases, key=lambda case: case.world_size, reverse=True):
-            self._jobs[case.id] = self._pool.submit(self._run, case)
+            self._jobs[case.id] = self._pool.submit(self._run, case, exercise or self._order.exercise)
 
     def wait(self, case: Case) -> Run:
         """The run of a case that was started. Raises RunError, or NotRun if the grade's time is up."""
@@ -76,7 +78,7 @@ class Runner:
     def _left(self) -> float:
         return self._order.until - RESERVE - time.monotonic()
 
-    def _run(self, case: Case) -> Run:
+    def _run(self, case: Case, exercise: Exercise) -> Run:
         if case.id in self._known:
             return self._known[case.id]
         left = self._left()
@@ -85,7 +87,7 @@ class Runner:
         if case.probe:
             self._order.progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
         hurried = replace(case, deadline=min(case.deadline, left))
-        run = replace(run_fairly(self._session, self._order.exercise, self._order.submission, hurried), case=case)
+        run = replace(run_fairly(self._session, exercise, self._order.submission, hurried), case=case)
         if hurried.deadline < case.deadline and any(isinstance(record.ending, TimedOut) for record in run.ranks):
             raise NotRun()
         if self._order.journal:

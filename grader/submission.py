@@ -44,6 +44,16 @@ def receive(exercise: Exercise, path: Path | None, root: Path) -> Submission:
     )
 
 
+def receive_or_miss(exercise: Exercise, path: Path | None, root: Path) -> Submission:
+    """The same in an assignment, where a file that is missing or cannot be read is the student's doing."""
+    try:
+        return receive(exercise, path, root)
+    except UsageError as error:
+        finding = Finding(subject=f"{exercise.file} was not handed in", actual=str(error))
+        place = _own_file(exercise, root) if path is None else path / exercise.file if path.is_dir() else path
+        return Submission(path=place, source=b"", digest=hashlib.sha256(b"").hexdigest(), problem=finding)
+
+
 def begun(exercise: Exercise, root: Path) -> bool:
     """Whether the student has changed the stub: one required function at least no longer raises NotImplementedError.
     A file that does not compile is begun, a missing one is not."""

@@ -23,7 +23,7 @@ from grader.cli import cli
 from grader.cli.commands import MAX_SEED
 from grader.errors import AuthorError, RunError, UsageError
 from grader.model import Outcome, Report, Verdict
-from grader.submission import receive
+from grader.submission import receive, receive_or_miss
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = """\
@@ -73,7 +73,7 @@ class FakeGrade:
         outcomes = [self.outcome] + [Outcome.PASSED] * (len(exercise.checks) - 1)
         return Report(
             exercise=exercise,
-            submission=receive(exercise, order.get("submission"), root),
+            submission=(receive_or_miss if order["absent"] else receive)(exercise, order.get("submission"), root),
             verdicts=tuple(Verdict(check=c, outcome=o) for c, o in zip(exercise.checks, outcomes, strict=True)),
             runs=(),
             seed=order["seed"] or 7,
@@ -202,7 +202,13 @@ def test_a_faulty_exercise_is_told_beside_those_that_are_begun(fake, root):
         (("9",), "There is no exercise '9'"),
         (("ad",), None),
         (("rnig",), "did you mean"),
-        (("1", "2", "--json", "x.json"), "--json goes with one exercise"),
+        (("1", "--submitted-at", "2026-10-12T10:00:00Z"), "go with --assignment"),
+        (("1", "--assignment", "a.yaml"), "Name exercises or an assignment, not both"),
+        (("--assignment", "a.yaml"), "There is no file a.yaml"),
+        (("--assignment", "a.yaml", "--due", "soon"), "--due soon is no time with a zone"),
+        (("1", "--json", "x", "--html", "x"), "another format is to be written there too"),
+        (("1", "--checks", "absent"), "There is no folder absent"),
+        (("1", "--checks", "."), "holds no checks for 01_add"),
         (("1", "2", "--from-runs", "x"), "--from-runs goes with one exercise"),
         (("1", "2", "--submission", "a.py"), "name the one exercise"),
         (("--submission", "a.py"), "Say which exercise"),
@@ -296,6 +302,87 @@ def test_json_is_written_whole_with_nothing_beside_it(fake, root):
     assert call("grade", "1", "--json", "report.json").exit_code == 0
     assert json.loads((root / "report.json").read_text())["exercise"] == "01_add"
     assert not list(root.glob(".*.partial"))
+
+
+ASSIGNMENT = """\
+title: Homework 1
+due: 2026-10-12T22:00:00Z
+late: {percent_per_day: 10}
+exercises: {01_add: {weight: 30}, 02_ring: {weight: 10}}
+"""
+
+
+def test_several_exercises_are_one_result(fake, root):
+    assert call("grade", "1", "2", "--json", "r.json").exit_code == 0
+    written = json.loads((root / "r.json").read_text())
+    assert written["schema"] == "ranklings/result/1"
+    assert [entry["report"]["exercise"] for entry in written["entries"]] == ["01_add", "02_ring"]
+    assert (written["score"], written["max_score"]) == (200, 200)
+
+
+def test_an_assignment_weighs_its_exercises_and_what_came_late(fake, root):
+    (root / "a.yaml").write_text(ASSIGNMENT)
+    result = call("grade", "--assignment", "a.yaml", "--submitted-at", "2026-10-13T10:00:00+00:00", "--json", "r.json")
+    assert result.exit_code == 0
+    assert "Homework 1" in result.stdout and "Total" in result.stdout and "36/40" in result.stdout
+    assert "Handed in 12 hours late: 10 % of the points are taken off." in result.stdout
+    assert json.loads((root / "r.json").read_text())["score"] == pytest.approx(36)
+
+
+def test_a_file_that_an_assignment_misses_is_no_error_of_the_command(fake, root):
+    (root / "a.yaml").write_text(ASSIGNMENT)
+    (root / "handed_in").mkdir()
+    result = call("grade", "--assignment", "a.yaml", "--submission", "handed_in", "--json", "r.json")
+    first = json.loads((root / "r.json").read_text())["entries"][0]["report"]
+    assert "add.py was not handed in" in result.stdout
+    assert first["submission"]["problem"]["subject"] == "add.py was not handed in"
+
+
+def test_the_folder_of_an_assignment_has_to_be_there(fake, root):
+    (root / "a.yaml").write_text(ASSIGNMENT)
+    assert "There is no folder none" in refused(call("grade", "--assignment", "a.yaml", "--submission", "none"))
+
+
+def test_an_exercise_that_fails_for_our_fault_costs_an_assignment_nothing(fake, root):
+    (root / "a.yaml").write_text(ASSIGNMENT)
+    fake.errors["01_add"] = RunError("No scratch folder could be made.")
+    result = call("grade", "--assignment", "a.yaml", "--json", "r.json")
+    written = json.loads((root / "r.json").read_text())
+    assert result.exit_code == 3
+    assert (written["status"], written["score"], written["max_score"]) == ("error", 10, 10)
+    assert "30 points could not be judged through no fault of yours" in " ".join(result.stdout.split())
+
+
+def test_what_a_killed_grade_leaves_names_the_exercises_that_it_did_not_reach(fake, root):
+    (root / "a.yaml").write_text(ASSIGNMENT)
+    fake.errors["02_ring"] = KeyboardInterrupt()
+    assert call("grade", "--assignment", "a.yaml", "--json", "r.json").exit_code == 130
+    first, second = json.loads((root / "r.json").read_text())["entries"]
+    assert (first["score"], second["max_score"], second["report"]["status"]) == (30, 0, "error")
+    assert "stopped before it came to this exercise" in second["report"]["checks"][0]["message"]
+
+
+def test_exercises_share_the_time_of_an_assignment(fake, root):
+    (root / "a.yaml").write_text(ASSIGNMENT)
+    call("grade", "--assignment", "a.yaml", "--deadline", "100")
+    first, second = (asked["deadline"] for asked in fake.asked)
+    assert 45 < first <= 50 and 90 < second <= 100
+
+
+def test_render_makes_the_page_again(fake, root):
+    page = call("grade", "1", "--json", "r.json").stdout
+    assert call("render", "r.json").stdout == page
+
+
+def test_render_of_several_ends_with_the_sum(fake, root):
+    call("grade", "1", "2", "--json", "r.json")
+    page = call("render", "r.json").stdout
+    assert page.count("It adds") == 2 and "200/200" in page
+
+
+def test_render_of_no_report_is_refused(fake, root):
+    (root / "r.json").write_text("{}")
+    assert "r.json is no report of `grade --json`: it lacks 'schema'" in refused(call("render", "r.json"))
 
 
 def test_json_through_a_symbolic_link_keeps_the_link(fake, root):

@@ -113,10 +113,10 @@ def test_a_grade_is_right_while_the_clock_is_stepped(
 
 
 def test_no_duration_is_taken_from_the_time_of_day() -> None:
-    """time.monotonic everywhere: nothing in the package asks what time it is."""
+    """time.monotonic everywhere: nothing asks what time it is, but for the one format that wants to be told."""
     package = Path(grader.__file__).parent
-    asked = [f"{path.name}:{line}" for path in package.rglob("*.py") for line in _asks(ast.parse(path.read_text()))]
-    assert asked == []
+    sources = [path for path in package.rglob("*.py") if path != package / "cli" / "outputs.py"]
+    assert [f"{path.name}:{line}" for path in sources for line in _asks(ast.parse(path.read_text()))] == []
 
 
 def _asks(module: ast.Module) -> list[int]:

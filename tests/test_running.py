@@ -164,7 +164,7 @@ def test_partial_credit(exercise: Exercise) -> None:
 
 
 def journal(path: Path, exercise: Exercise, seed: int | None = None) -> Journal:
-    return Journal(path, exercise, SUBMISSION, seed, drawn=42)
+    return Journal(path, (exercise,), SUBMISSION, seed, drawn=42)
 
 
 def test_a_killed_grade_goes_on_where_it_was(exercise: Exercise, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_journal_of_another_grade_is_refused(exercise: Exercise, tmp_path: Pat
     with pytest.raises(UsageError, match="another grade"):
         journal(path, exercise, seed=2)
     with pytest.raises(UsageError, match="another grade"):
-        Journal(path, exercise, replace(SUBMISSION, digest="other"), None, 0)
+        Journal(path, (exercise,), replace(SUBMISSION, digest="other"), None, 0)
     (exercise.folder / "checks.py").write_text("# changed\n")
     with pytest.raises(UsageError, match="another grade"):
         journal(path, exercise)

@@ -7,8 +7,9 @@
 A fault of an author is an AuthorError with path and line; a wrong name typed by a student is a UsageError.
 """
 
+from grader.catalog.assignment import load_assignment
 from grader.catalog.equivalents import Equivalent, load_equivalents
-from grader.catalog.exercise import check_nothing_else, load
+from grader.catalog.exercise import check_nothing_else, load, overlay
 from grader.catalog.mutants import Mutant, load_mutants, variants
 from grader.catalog.names import all_names, reference, repository_root, resolve
 
@@ -18,8 +19,10 @@ __all__ = [
     "all_names",
     "check_nothing_else",
     "load",
+    "load_assignment",
     "load_equivalents",
     "load_mutants",
+    "overlay",
     "reference",
     "repository_root",
     "resolve",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from grader.catalog.document import Document, read, validated
 from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, top_level_names
-from grader.catalog.manifest import CaseFamily, CaseLimits, Manifest
+from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
 from grader.errors import AuthorError
@@ -40,7 +42,7 @@ def load(name: str, root: Path) -> Exercise:
         file=_file(name),
         requires=tuple(RequiredName(name=key, signature=text) for key, text in manifest.requires.items()),
         cases=tuple(case for key, family in manifest.cases.items() for case in _cases(key, family)),
-        checks=_checks(document, manifest),
+        checks=_checks_of_100_points(document, manifest),
         hints=tuple(manifest.hints),
         time_box=manifest.time_box,
         prerequisites=tuple(manifest.prerequisites),
@@ -75,6 +77,41 @@ def check_nothing_else(folder: Path) -> None:
             raise AuthorError(entry, "this file does not belong in an exercise's folder", remedy)
 
 
+def overlay(exercise: Exercise, folder: Path) -> Exercise:
+    """Further cases and checks for an exercise, as an Exercise that holds these alone. They lie in `folder` or in a
+    folder of the exercise's name in it: exercise.yaml (cases, checks), checks.py and, where the exercise's own probe
+    does not do, probe.py. Raises AuthorError."""
+    named = folder / exercise.name
+    home = named if named.is_dir() else folder
+    if not home.is_dir():
+        raise AuthorError(home, "there is no such folder of checks", "Name one that holds exercise.yaml and checks.py.")
+    for file in (MANIFEST, CHECKS):
+        if not (home / file).is_file():
+            raise AuthorError(home / file, "the file is missing", f"Further checks need {MANIFEST} and {CHECKS}.")
+    document = read(home / MANIFEST)
+    manifest = validated(document, OverlayManifest)
+    probe = home if (home / PROBE).is_file() else exercise.folder
+    _check_probes(document, manifest.cases, probe / PROBE)
+    _check_new(document, "cases", manifest.cases, {case.name for case in exercise.cases})
+    _check_new(document, "checks", manifest.checks, {check.id for check in exercise.checks})
+    checks = _checks(document, manifest.checks, [check.id for check in exercise.checks])
+    seen = "visible" if all(check.visibility == "visible" for check in checks) else "hidden"
+    cases = [case for key, family in manifest.cases.items() for case in _cases(key, family)]
+    return replace(
+        exercise,
+        folder=home,
+        probe_folder=probe,
+        cases=tuple(replace(case, visibility=seen) for case in cases),
+        checks=checks,
+    )
+
+
+def _check_new(document: Document, key: str, names: Iterable[str], taken: set[str]) -> None:
+    for name in names:
+        if name in taken:
+            raise document.error((key, name), f"the exercise has '{name}' already", "Give it another name.")
+
+
 def _cases(name: str, family: CaseFamily) -> list[Case]:
     return [
         Case(
@@ -107,8 +144,12 @@ def _check_cases(document: Document, manifest: Manifest) -> None:
     """At least one family, each with a function of probe.py."""
     if not manifest.cases:
         raise document.error(("cases",), "there is no case", "Add one, so that ranks are run at all.")
-    functions = top_level_names(document.path.with_name(PROBE))
-    for name, family in manifest.cases.items():
+    _check_probes(document, manifest.cases, document.path.with_name(PROBE))
+
+
+def _check_probes(document: Document, families: Mapping[str, CaseFamily], path: Path) -> None:
+    functions = top_level_names(path)
+    for name, family in families.items():
         probe = family.probe or name
         if probe not in functions:
             raise document.error(
@@ -144,14 +185,21 @@ def _check_relatives(document: Document, manifest: Manifest) -> None:
                 )
 
 
-def _checks(document: Document, manifest: Manifest) -> tuple[Check, ...]:
-    """The test functions of checks.py with the manifest's entries, which must be the same ones in the same order."""
-    written = titles(document.path.with_name(CHECKS))
-    _check_same_checks(document, manifest, written)
-    _check_needs(document, manifest)
-    total = sum(entry.points for entry in manifest.checks.values())
+def _checks_of_100_points(document: Document, manifest: Manifest) -> tuple[Check, ...]:
+    checks = _checks(document, manifest.checks, ())
+    total = sum(check.points for check in checks)
     if not math.isclose(total, _POINTS):
         raise document.error(("checks",), f"the points come to {total:g}, not {_POINTS}", "Share out 100 points.")
+    _check_seen_by_students(document, checks)
+    return checks
+
+
+def _checks(document: Document, entries: Mapping[str, CheckEntry], earlier: Sequence[str]) -> tuple[Check, ...]:
+    """The test functions of checks.py with the manifest's entries, which must be the same ones in the same order.
+    `earlier` are checks of the exercise that these may need."""
+    written = titles(document.path.with_name(CHECKS))
+    _check_same_checks(document, entries, written)
+    _check_needs(document, entries, earlier)
     return tuple(
         Check(
             id=key,
@@ -161,33 +209,45 @@ def _checks(document: Document, manifest: Manifest) -> tuple[Check, ...]:
             needs=tuple(entry.needs),
             visibility=entry.visibility,
         )
-        for key, entry in manifest.checks.items()
+        for key, entry in entries.items()
     )
 
 
-def _check_same_checks(document: Document, manifest: Manifest, written: dict[str, tuple[str, int]]) -> None:
-    for key in manifest.checks:
+def _check_seen_by_students(document: Document, checks: Sequence[Check]) -> None:
+    """A check that students see does not wait for one that they do not."""
+    withheld = {check.id for check in checks if check.visibility != "visible"}
+    for check in checks:
+        for index, need in enumerate(check.needs):
+            if check.visibility == "visible" and need in withheld:
+                fault = f"'{check.id}' is visible and needs '{need}', which is not"
+                raise document.error(("checks", check.id, "needs", index), fault, "Let it need visible checks only.")
+
+
+def _check_same_checks(
+    document: Document, entries: Mapping[str, CheckEntry], written: dict[str, tuple[str, int]]
+) -> None:
+    for key in entries:
         if key not in written:
             raise document.error(("checks", key), f"{CHECKS} has no function 'test_{key}'", offer(key, written))
     for key, (_, line) in written.items():
-        if key not in manifest.checks:
+        if key not in entries:
             remedy = f"Add '{key}' to the checks of {MANIFEST}, with its points."
             raise AuthorError(document.path.with_name(CHECKS), f"test_{key} is not in the manifest", remedy, line)
     places = {key: place for place, key in enumerate(written)}
-    for before, after in pairwise(manifest.checks):
+    for before, after in pairwise(entries):
         if places[before] > places[after]:
             remedy = f"Put the checks into one order in both files; there test_{after} comes before test_{before}."
             raise document.error(("checks", after), f"'{after}' is not in the order of {CHECKS}", remedy)
 
 
-def _check_needs(document: Document, manifest: Manifest) -> None:
-    earlier: list[str] = []
-    for key, entry in manifest.checks.items():
+def _check_needs(document: Document, entries: Mapping[str, CheckEntry], before: Sequence[str]) -> None:
+    earlier = list(before)
+    for key, entry in entries.items():
         for index, need in enumerate(entry.needs):
             if need in earlier:
                 continue
             steps = ("checks", key, "needs", index)
-            if need in manifest.checks:
+            if need in entries:
                 raise document.error(steps, f"'{key}' needs '{need}', which is no earlier check", "Move it up.")
             raise document.error(steps, f"'{key}' needs '{need}', which is no check", offer(need, earlier))
         earlier.append(key)

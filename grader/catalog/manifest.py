@@ -109,6 +109,19 @@ class Manifest(Strict):
     hints: Hints = []
 
 
+class HiddenCheck(CheckEntry):
+    """A check that a course adds: hidden unless it says otherwise."""
+
+    visibility: Visibility = "hidden"
+
+
+class OverlayManifest(Strict):
+    """exercise.yaml of a folder of further cases and checks."""
+
+    cases: dict[Word, CaseFamily] = {}
+    checks: dict[str, HiddenCheck]
+
+
 class Edit(Strict):
     """A replacement in the solution's text; white space counts."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import grader as package
-from grader.cli import console, grading
+from grader.cli import console, grading, outputs
 from grader.cli.ending import FAILED, FAULT, PASSED, Faces, terminable
 from grader.errors import UsageError
 
@@ -39,7 +39,11 @@ def cli() -> None:
               help="Bubblewrap around the ranks: where it works, or else do not grade, or never.")  # fmt: skip
 @click.option("--deadline", type=click.FloatRange(10), metavar="SECONDS", help="Report by then, with what is known.")
 @click.option("--journal", type=file_path, metavar="FILE", help="Keep all that is known; go on from it if it is there.")
-@click.option("--json", type=file_path, metavar="FILE", help="Also write the report as JSON.")
+@click.option("--assignment", type=file_path, metavar="FILE", help="Grade the exercises of an assignment.yaml.")
+@click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course.")
+@click.option("--submitted-at", metavar="TIME", help="When it was handed in, as 2026-10-12T23:59:00+02:00.")
+@click.option("--due", metavar="TIME", help="A later due date, for a student who has an extension.")
+@outputs.options
 @click.option("--trace", type=file_path, metavar="FILE", help="Also write the ranks' timelines, for Perfetto.")
 @click.option("--save-runs", type=file_path, metavar="FILE", help="Keep what the ranks did, to be judged again.")
 @click.option("--from-runs", type=file_path, metavar="FILE", help="Judge such a file; no rank is started.")
@@ -47,7 +51,40 @@ def cli() -> None:
 @click.option("--plain", is_flag=True, help="No colour and no spinner.")
 def grade(ex: tuple[str, ...], **options: Any) -> int:
     """Grade exercise EX (03, 3, train_ddp), or without EX all that you have begun."""
-    return grading.grade(ex, grading.Order(**options))
+    for name in ("submitted_at", "due"):
+        options[name] = _moment(name, options[name])
+    return grading.grade(ex, grading.Order(outputs=outputs.Outputs.taken(options), **options))
+
+
+def _moment(name: str, text: str | None) -> Any:
+    from grader.catalog.assignment import moment
+
+    try:
+        return moment(text) if text else None
+    except ValueError:
+        option = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{option} {text} is no time with a zone, as 2026-10-12T23:59:00+02:00.") from None
+
+
+@cli.command()
+@click.argument("report", type=file_path)
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+@outputs.options
+def render(report: Path, color: bool | None, **options: Any) -> None:
+    """Make other formats of a REPORT that `grade --json` wrote; without any, show its page."""
+    from grader import reading
+    from grader.render import summary, terminal
+
+    chosen = outputs.Outputs.taken(options)
+    result = reading.read(report)
+    chosen.check()
+    if not (chosen.files or chosen.github):
+        shown, style = chosen.shown(result), console.style(color)
+        pages = [terminal.render(entry.report, **style) for entry in shown.entries]
+        overall = [summary.render(shown, **style)] if len(pages) > 1 else []
+        console.show("\n".join([*pages, *overall]))
+    chosen.write(result)
+    chosen.announce(result)
 
 
 @cli.command("list")

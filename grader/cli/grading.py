@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grader.cli import console
-from grader.cli.console import say, show
+from grader.cli.console import say
 from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED, terminable
 from grader.errors import GraderError, RunError, UsageError
 
 if TYPE_CHECKING:
-    from grader.model import Report
-    from grader.practice.overview import Entry
+    from datetime import datetime
+
+    from grader.assignment import Part
+    from grader.cli.outputs import Outputs
+    from grader.model import Entry, Report, Result
+    from grader.practice.overview import Entry as Listed
     from grader.ranks import Session
 
 CODES = {"passed": PASSED, "failed": FAILED, "error": FAULT}
@@ -42,50 +46,121 @@ class Order:
     sandbox: str
     deadline: float | None
     journal: Path | None
-    json: Path | None
     trace: Path | None
     save_runs: Path | None
     from_runs: Path | None
     color: bool | None
     plain: bool
+    outputs: Outputs
+    assignment: Path | None
+    checks: Path | None
+    submitted_at: datetime | None
+    due: datetime | None
 
-    def check(self, names: Sequence[str]) -> None:
-        """What one order cannot mean, and files that cannot be written. Raises UsageError."""
+    def check(self, plan: Plan) -> None:
+        """What one order cannot mean, and files that cannot be read or written. Raises UsageError."""
         from grader.practice import output
 
-        for option in ("json", "trace", "journal", "save_runs", "from_runs"):
-            if getattr(self, option) and len(names) != 1:
-                raise UsageError(f"--{option.replace('_', '-')} goes with one exercise, not with {len(names)}.")
-        if self.submission and len(names) > 1 and not self.submission.is_dir():
+        for option in ("trace", "journal", "save_runs", "from_runs"):
+            if getattr(self, option) and len(plan.parts) != 1:
+                raise UsageError(f"--{option.replace('_', '-')} goes with one exercise, not with {len(plan.parts)}.")
+        if plan.assigned and self.submission and not self.submission.is_dir():
+            raise UsageError(f"There is no folder {self.submission}; an assignment is handed in as a folder.")
+        if self.submission and len(plan.parts) > 1 and not self.submission.is_dir():
             raise UsageError(f"--submission {self.submission} is one file; name the one exercise that it belongs to.")
-        for path in filter(None, (self.json, self.trace, self.save_runs)):
+        for path in filter(None, (self.trace, self.save_runs)):
             output.check_writable(path)
+        self.outputs.check()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be graded, in which order. `code` is what faulty exercises among the others cost."""
+
+    title: str
+    parts: tuple[Part, ...]
+    checks: Path | None = None
+    assigned: bool = False
+    code: int = PASSED
+
+    def result(self, entries: Sequence[Entry]) -> Result:
+        from grader.model import Result
+
+        alone = entries[0].report.exercise.title if len(entries) == 1 and not self.assigned else ""
+        return Result(title=alone or self.title, entries=tuple(entries))
+
+
+def planned(texts: Sequence[str], order: Order, root: Path) -> Plan:
+    """The exercises that were named, those of the assignment, or all that is begun."""
+    from grader import catalog
+    from grader.assignment import Part
+
+    if order.assignment:
+        if texts:
+            raise UsageError("Name exercises or an assignment, not both.")
+        if not order.assignment.is_file():
+            raise UsageError(f"There is no file {order.assignment}; --assignment names an assignment.yaml.")
+        found = catalog.load_assignment(order.assignment, root)
+        checks = order.checks or found.checks
+        return Plan(title=found.title, parts=found.parts, checks=checks, assigned=True)
+    if order.submitted_at or order.due:
+        raise UsageError("--submitted-at and --due go with --assignment, which has the rules for what is late.")
+    names, code = ([catalog.resolve(text, root) for text in texts], PASSED) if texts else _begun(root, order)
+    parts = tuple(Part(exercise=name, weight=0) for name in dict.fromkeys(names))
+    return Plan(title="Exercises", parts=parts, checks=order.checks, code=code)
 
 
 def grade(texts: Sequence[str], order: Order) -> int:
-    """Grade what was named, or all that is begun, one after another. The worst exit code of all."""
+    """Grade what was named, one after another. The worst exit code of all."""
     from grader import catalog
 
     root = catalog.repository_root()
-    names, code = ([catalog.resolve(text, root) for text in texts], PASSED) if texts else _begun(root, order)
-    names = list(dict.fromkeys(names))
-    order.check(names)
+    plan = planned(texts, order, root)
+    order.check(plan)
     need_torch()
-    codes, start = [code], time.monotonic()
+    codes, start = [plan.code], time.monotonic()
+    entries: list[Entry] = []
     with ExitStack() as stack:
         session = None
-        for name in names:
-            if len(names) > 1 and (session is None or codes[-1] == FAULT):  # a fault may have cost the last session
+        for index, part in enumerate(plan.parts):
+            if len(plan.parts) > 1 and (session is None or codes[-1] == FAULT):  # a fault may cost the session
                 session = stack.enter_context(_warmed(order))
+            # What one exercise leaves of its share of the time, the others have.
+            left = _left(order.deadline, start) / (len(plan.parts) - index) if order.deadline else None
             try:
-                left = None if order.deadline is None else max(0.1, order.deadline - (time.monotonic() - start))
-                codes.append(_grade_one(name, root, order, session, later=len(codes) > 1, left=left))
+                code, entry = _grade_one(part, plan, root, order, session, later=index > 0, left=left)
             except KeyboardInterrupt as interruption:
-                if len(codes) == 1:
+                if index == 0:
                     raise
-                say(f"Interrupted: {name} was not graded and nothing is left running.")
+                say(f"Interrupted: {part.exercise} was not graded and nothing is left running.")
                 return getattr(interruption, "exit_code", INTERRUPTED)
+            codes.append(code)
+            if entry:
+                entries.append(entry)
+                waiting = (_unjudged(other, plan, root, order, WAITING) for other in plan.parts[index + 1 :])
+                order.outputs.write(plan.result([*entries, *filter(None, waiting)]))
+    _conclude(plan, entries, order)
     return max(codes)
+
+
+WAITING = "The grader was stopped before it came to this exercise."
+
+
+def _left(deadline: float, start: float) -> float:
+    return max(0.1, deadline - (time.monotonic() - start))
+
+
+def _conclude(plan: Plan, entries: Sequence[Entry], order: Order) -> None:
+    """What is said of the whole."""
+    if not entries:
+        return
+    result = plan.result(entries)
+    if plan.assigned:
+        from grader.render import summary
+
+        style = console.style(False if order.plain else order.color)
+        order.outputs.page("\n" + summary.render(order.outputs.shown(result), **style))
+    order.outputs.announce(result)
 
 
 def _warmed(order: Order) -> AbstractContextManager[Session]:
@@ -109,35 +184,65 @@ def _begun(root: Path, order: Order) -> tuple[list[str], int]:
     return names, code
 
 
-def tell_faults(listed: Sequence[Entry]) -> int:
+def tell_faults(listed: Sequence[Listed]) -> int:
     for entry in listed:
         if entry.fault:
             say(f"grader: {entry.fault}")
     return FAULT if any(entry.fault for entry in listed) else PASSED
 
 
-def _grade_one(name: str, root: Path, order: Order, session: Session | None, later: bool, left: float | None) -> int:
+def _grade_one(
+    part: Part, plan: Plan, root: Path, order: Order, session: Session | None, later: bool, left: float | None
+) -> tuple[int, Entry | None]:
     """Grade one exercise and show its page. Its code; an error costs the exercises after it nothing."""
+    from grader.model import Entry
     from grader.render import terminal
 
     try:
         with terminable():
-            report = _graded(name, root, order, session, left)
+            report = _graded(part, plan, root, order, session, left)
     except GraderError as error:
         say(f"grader: {error}")
-        return error.exit_code
+        reason = "" if isinstance(error, UsageError) else str(error)
+        return error.exit_code, _unjudged(part, plan, root, order, reason)
+    entry = Entry(
+        report=report,
+        weight=part.weight or report.exercise.max_score,
+        late=part.late(order.submitted_at, order.due),
+    )
+    shown = order.outputs.shown(plan.result([entry])).entries[0].report
     style = console.style(False if order.plain else order.color)
-    show(("\n" if later else "") + terminal.render(report, **style))
+    order.outputs.page(("\n" if later else "") + terminal.render(shown, **style))
     _write(report, order)
-    return CODES[report.status]
+    return CODES[shown.status], entry
 
 
-def _graded(name: str, root: Path, order: Order, session: Session | None, deadline: float | None) -> Report:
-    with console.progress(name, order.plain) as progress:
+def _unjudged(part: Part, plan: Plan, root: Path, order: Order, reason: str) -> Entry | None:
+    """The entry of an exercise that could not be judged, where there is a reason and a place for it."""
+    from grader import catalog
+    from grader.model import Entry
+    from grader.report import not_graded
+    from grader.submission import receive_or_miss
+
+    try:
+        if not reason:
+            return None
+        exercise = catalog.load(part.exercise, root)
+        received = receive_or_miss(exercise, order.submission, root)
+    except GraderError:
+        return None
+    report = not_graded(exercise, received, reason, seed=order.seed or 0, device=order.device)
+    return Entry(report=report, weight=part.weight or exercise.max_score)
+
+
+def _graded(
+    part: Part, plan: Plan, root: Path, order: Order, session: Session | None, deadline: float | None
+) -> Report:
+    with console.progress(part.exercise, order.plain) as progress:
         from grader.grade import grade as grade_one
 
         return grade_one(
-            name,
+            part.exercise,
             root=root,
             submission=order.submission,
             seed=order.seed,
@@ -148,19 +253,30 @@ def _graded(name: str, root: Path, order: Order, session: Session | None, deadli
             journal=order.journal,
             progress=progress,
             from_runs=order.from_runs,
-            trace=order.trace is not None,
+            trace=order.trace is not None or order.outputs.html is not None,
             session=session,
+            checks=_checks_for(part.exercise, plan),
+            absent=plan.assigned,
         )
 
 
+def _checks_for(name: str, plan: Plan) -> Path | None:
+    """The course's own checks for an exercise: in a folder of several exercises' there need not be any."""
+    if plan.checks is None or (plan.checks / name).is_dir() or (plan.checks / "exercise.yaml").is_file():
+        return plan.checks
+    if not plan.checks.is_dir():
+        raise UsageError(f"There is no folder {plan.checks}; --checks names one that holds further checks.")
+    if len(plan.parts) == 1 and not plan.assigned:
+        raise UsageError(f"{plan.checks} holds no checks for {name}: neither {name}/ nor exercise.yaml.")
+    return None
+
+
 def _write(report: Report, order: Order) -> None:
-    """The files that were asked for. After the page, which a full disk must not cost the student."""
+    """The other files that were asked for. After the page, which a full disk must not cost the student."""
     from grader import recording
     from grader.practice import output
-    from grader.render import chrome, json
+    from grader.render import chrome
 
-    if order.json:
-        output.write(order.json, lambda path: path.write_text(json.render(report), encoding="utf-8"))
     if order.trace:
         output.write(order.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
     if order.save_runs:

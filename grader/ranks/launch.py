@@ -229,7 +229,7 @@ def _spec(exercise: Exercise, submission: Submission, case: Case) -> dict[str, A
     files = {exercise.file: submission.source}
     for name, source in submission.companions.items():
         files[f"{name.partition('_')[2]}.py"] = source
-    probe = exercise.folder / "probe.py"
+    probe = exercise.probe
     if probe.exists():
         files["probe.py"] = probe.read_bytes()
     limits = asdict(case.limits)

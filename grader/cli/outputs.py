@@ -1,0 +1,177 @@
+"""The files that a result can be written to. Each format's renderer is imported when it is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grader.cli import console
+from grader.errors import UsageError
+from grader.model import Result
+
+file_path = click.Path(path_type=Path)
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+SUMMARY = "GITHUB_STEP_SUMMARY"
+
+FILES: Mapping[str, str] = {
+    "json": "Also write the report as JSON, the source of all other formats.",
+    "html": "Also write one self-contained page, with the ranks' timelines.",
+    "junit": "Also write JUnit's XML.",
+    "gradescope": "Also write Gradescope's results.json.",
+    "classroom50": "Also write Classroom 50's result.json.",
+    "classroom": "Also write what GitHub Classroom's autograding reads.",
+}
+"""Options that name a file, and their help."""
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that writes results."""
+    flags: list[Option] = [
+        click.option("--github", is_flag=True, help="Annotations and a job summary for GitHub Actions."),
+        click.option("--show-hidden", is_flag=True, help="Show hidden checks everywhere; for staff."),
+    ]
+    files: list[Option] = [
+        click.option(f"--{name}", type=file_path, metavar="FILE", help=told) for name, told in FILES.items()
+    ]
+    for option in reversed([*files, *flags]):
+        command = option(command)
+    return command
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Where a result is to be written, and how much of it a student may see."""
+
+    json: Path | None = None
+    html: Path | None = None
+    junit: Path | None = None
+    gradescope: Path | None = None
+    classroom50: Path | None = None
+    classroom: Path | None = None
+    github: bool = False
+    show_hidden: bool = False
+
+    @classmethod
+    def taken(cls, options: dict[str, Any]) -> Outputs:
+        """The outputs among a command's options, which are taken out of them."""
+        return cls(**{field.name: options.pop(field.name) for field in dataclasses.fields(cls)})
+
+    @property
+    def files(self) -> dict[str, Path]:
+        return {name: path for name in FILES if (path := getattr(self, name)) is not None}
+
+    def check(self) -> None:
+        """Raises UsageError for a file that cannot be written and for two formats in one file."""
+        from grader.practice import output
+
+        paths = list(self.files.values())
+        for name, path in self.files.items():
+            if paths.count(path) > 1 and not _is_device(path):
+                raise UsageError(f"--{name} {path}: another format is to be written there too. Name another file.")
+            output.check_writable(path)
+        if self.classroom50:
+            _render_classroom50(Result(title="", entries=()))  # what it lacks is told now, not after the grade
+
+    def shown(self, result: Result) -> Result:
+        """What may be shown to a student."""
+        from grader.report import result_for_student
+
+        return result if self.show_hidden else result_for_student(result)
+
+    def write(self, result: Result) -> None:
+        """Write every file that was asked for, whole or not at all."""
+        from grader.practice import output
+
+        for name, path in self.files.items():
+            text = self._rendered(name, result).encode()
+            output.write(path, functools.partial(_fill, text=text))
+
+    def announce(self, result: Result) -> None:
+        """What GitHub Actions reads: annotations in the log, the job summary in its file."""
+        if not self.github:
+            return
+        from grader.render import github
+
+        shown = self.shown(result)
+        console.show(github.annotations(shown, _in_repository))
+        if place := os.environ.get(SUMMARY):
+            try:
+                with Path(place).open("a", encoding="utf-8", newline="\n") as file:
+                    file.write(github.summary(shown))
+            except OSError as error:
+                console.say(f"grader: The job summary could not be written to {place}: {error.strerror}.")
+
+    def page(self, text: str) -> None:
+        """Show a page. In a log of GitHub Actions nothing in it is a command."""
+        if self.github:
+            from grader.render import github
+
+            text = github.guarded(text, secrets.token_hex(16))
+        console.show(text)
+
+    def _rendered(self, name: str, result: Result) -> str:
+        shown = self.shown(result)
+        if name == "json":
+            from grader.render import json
+
+            return json.render(result.entries[0].report) if _single(result) else json.render_result(result)
+        if name == "html":
+            from grader.render import html
+
+            return html.render(shown)
+        if name == "junit":
+            from grader.render import junit
+
+            return junit.render(shown)
+        if name == "gradescope":
+            from grader.render import gradescope
+
+            return gradescope.render(result)
+        if name == "classroom50":
+            return _render_classroom50(result)
+        from grader.render import classroom
+
+        return classroom.render(shown)
+
+
+def _fill(path: Path, text: bytes) -> None:
+    path.write_bytes(text)
+
+
+def _single(result: Result) -> bool:
+    """Whether a result is one report and no more: no weight of its own, nothing late."""
+    from grader.report import alone
+
+    return len(result.entries) == 1 and result == alone(result.entries[0].report)
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _render_classroom50(result: Result) -> str:
+    from grader.render import classroom50
+
+    return classroom50.render(result, {"DATETIME": now().strftime("%Y-%m-%dT%H:%M:%SZ"), **os.environ})
+
+
+def now() -> datetime:
+    """The time of day, for formats that want one. No verdict depends on it."""
+    return datetime.now(UTC)
+
+
+def _in_repository(path: Path) -> str:
+    """A file's path as GitHub knows it: relative to the checkout."""
+    root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except (ValueError, OSError):
+        return path.as_posix()

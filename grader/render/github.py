@@ -1,0 +1,190 @@
+"""The result where GitHub Actions shows it: annotations on the student's own lines, and the summary of a job.
+
+Sources: GitHub's "Workflow commands for GitHub Actions" (their syntax, stopping them, job summaries up to 1 MiB),
+"Usage limits" (10 errors, 10 warnings and 10 notices a step), and `command.ts` of actions/toolkit (escaping).
+Checks that students do not see are in none of it: whoever may read the repository reads this too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from grader.errors import UsageError
+from grader.model import Finding, Outcome, Report, Result, Verdict
+from grader.report import for_student
+from grader.wording.markdown import escape, table
+from grader.wording.plain import OUR_FAULT, finding_lines, headline
+from grader.wording.summary import MARKS, Block, page, sections
+from grader.wording.text import UNCOUNTED, points, safe, safe_report
+
+MOST_ERRORS = 10
+MESSAGE = 4_000
+SUMMARY_BYTES = 1_000_000
+"""A little less than the 1 MiB that GitHub takes, as it may be appended to."""
+
+PathOf = Callable[[Report], str]
+
+
+# ── annotations ──
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    """One finding of failed checks: how many of the exercise's checks it holds back, and whether it is a diagnosis."""
+
+    path: str
+    finding: Finding
+    checks: tuple[Verdict, ...]
+    report: Report
+    cause: bool
+    holds: int
+
+
+def annotations(result: Result, path_of: PathOf) -> str:
+    """Workflow commands that mark the faults in the student's file, a line each; empty where all passed.
+
+    `path_of` tells the file's path in the repository. At most ten errors are shown in a step, so faults come in the
+    order of their cause: a file that does not compile, then what runs were diagnosed with, then what holds back most
+    checks. Faults in the same line are one annotation. What is cut is counted in a notice, which has its own limit.
+    """
+    reports = _reports(result)
+    places = _places([fault for report in reports for fault in _faults(report, path_of(report))])
+    shown = [_error(faults) for faults in places[:MOST_ERRORS]]
+    cut = sum(map(len, places[MOST_ERRORS:]))
+    if cut:
+        where = f"in {len(places) - MOST_ERRORS} more places" if len(places) > MOST_ERRORS + 1 else "in one more place"
+        told = f"{cut} more {'findings are' if cut > 1 else 'finding is'} not shown here, {where}. The summary has more."
+        shown.append(command("notice", told, title=f"The first {MOST_ERRORS} of {len(places)} places"))
+    broken = [f"{report.exercise.name}: {v.check.title}" for report in reports for v in _broken(report)]
+    if broken:
+        shown.append(command("warning", f"{OUR_FAULT}\n" + "\n".join(broken[:10]), title="Not counted"))
+    return "".join(f"{line}\n" for line in shown)
+
+
+def command(name: str, message: str, **properties: object) -> str:
+    """One workflow command. Properties that are None or empty are left out."""
+    given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
+    return f"::{name}{' ' if given else ''}{given}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _faults(report: Report, path: str) -> Iterator[_Fault]:
+    """The distinct findings of failed checks, the causes first and then what holds back most checks."""
+    seen: dict[Finding, list[Verdict]] = {}
+    for verdict in report.verdicts:
+        if verdict.outcome is Outcome.FAILED:
+            for finding in verdict.findings or (Finding(subject=verdict.message or verdict.check.title),):
+                seen.setdefault(replace(finding, hint=None), []).append(verdict)
+    problem = report.submission.problem
+    causes = {replace(f, hint=None) for run in report.runs if run.diagnosis for f in run.diagnosis.findings}
+    causes |= {replace(problem, hint=None)} if problem else set()
+    for finding, verdicts in seen.items():
+        holds = len(verdicts) + sum(_holds(verdict, report) for verdict in verdicts)
+        cause = finding in causes
+        yield _Fault(path=path, finding=finding, checks=tuple(verdicts), report=report, cause=cause, holds=holds)
+
+
+def _holds(verdict: Verdict, report: Report) -> int:
+    """How many checks wait for this one, directly or not."""
+    waiting = {verdict.check.id}
+    for _ in report.verdicts:
+        waiting |= {v.check.id for v in report.verdicts if waiting & set(v.check.needs)}
+    return len(waiting) - 1
+
+
+def _places(faults: Sequence[_Fault]) -> list[list[_Fault]]:
+    """The faults by path and line, the most important place first. Those without a line go on the file's first, last."""
+    ranked = sorted(faults, key=lambda fault: (not fault.cause, -fault.holds, fault.finding.line is None))
+    places: dict[tuple[str, int | None], list[_Fault]] = {}
+    for fault in ranked:
+        places.setdefault((fault.path, fault.finding.line), []).append(fault)
+    return list(places.values())
+
+
+def _error(faults: Sequence[_Fault]) -> str:
+    """One annotation for all the faults of one line. `endLine` is not given: it is the line itself."""
+    first = faults[0]
+    lines = [line for fault in faults for line in finding_lines(fault.finding, fault.report.exercise)]
+    titles = dict.fromkeys(verdict.check.title for fault in faults for verdict in fault.checks)
+    hints = [hint for fault in faults for v in fault.checks for hint in (*_hints(fault, v), *v.check.hints[:1])]
+    lines += [f"Hint: {' '.join(hints[0].split())}"] if hints else []
+    line = first.finding.line or 1
+    return command("error", safe("\n".join(lines), MESSAGE), file=first.path, line=line, title=_title(list(titles)))
+
+
+def _hints(fault: _Fault, verdict: Verdict) -> list[str]:
+    same = (f for f in verdict.findings if replace(f, hint=None) == fault.finding)
+    return [finding.hint for finding in same if finding.hint]
+
+
+def _title(titles: Sequence[str]) -> str:
+    more = f" (and {len(titles) - 1} more)" if len(titles) > 1 else ""
+    return f"{titles[0]}{more}" if titles else ""
+
+
+def _broken(report: Report) -> list[Verdict]:
+    return [verdict for verdict in report.verdicts if verdict.outcome is Outcome.BROKEN]
+
+
+# ── the summary ──
+
+
+def summary(result: Result) -> str:
+    """The job summary in Markdown, for the file that GITHUB_STEP_SUMMARY names: at most a million bytes."""
+    return page(_blocks(result), SUMMARY_BYTES)
+
+
+def _blocks(result: Result) -> Iterator[Block]:
+    shown = replace(
+        result,
+        entries=tuple(
+            replace(entry, report=report) for entry, report in zip(result.entries, _reports(result), strict=True)
+        ),
+    )
+    scores = [
+        (own.report.score * full.scale, own.report.max_score * full.scale)
+        for own, full in zip(shown.entries, result.entries, strict=True)
+    ]
+    total = sum(score * entry.kept for (score, _), entry in zip(scores, result.entries, strict=True))
+    yield [f"## {escape(result.title)}: {points(total)} of {points(sum(most for _, most in scores))} points"]
+    for full, own in zip(result.entries, shown.entries, strict=True):
+        if len(result.entries) > 1:
+            yield [f"**{escape(full.report.exercise.name)}** {escape(full.report.exercise.title)}"]
+        yield table(("", "Check", "Result", "Points"), _rows(own.report, full.scale), "lllr")
+        if full.late:
+            yield [f"{escape(full.late.told)} {points(full.kept * 100)} % of the points are kept."]
+    yield from sections(shown)
+
+
+def _rows(report: Report, scale: float) -> Iterator[tuple[str, str, str, str]]:
+    for verdict in report.verdicts:
+        worth = f"{points(verdict.score * scale)}/{points(verdict.check.points * scale)}"
+        reason = "" if verdict.outcome is not Outcome.BLOCKED else f": {escape(headline(verdict, report))}"
+        told = f"{verdict.outcome.value}{reason}"
+        counted = "not counted" if verdict.outcome in UNCOUNTED else worth
+        yield MARKS[verdict.outcome], escape(verdict.check.title), told, counted
+
+
+def _reports(result: Result) -> list[Report]:
+    return [for_student(safe_report(entry.report)) for entry in result.entries]
+
+
+# ── what is printed to the log ──
+
+
+def guarded(text: str, token: str) -> str:
+    """`text` for the log, with workflow commands stopped around it. `token` ends the stop, so it must be drawn anew for
+    each call, at random, after the student's code has ended; it is taken out of the text all the same."""
+    if not re.fullmatch(r"[0-9A-Za-z_-]{16,}", token):
+        raise UsageError("The token that stops workflow commands must be 16 or more letters and digits, drawn at random.")
+    body = text.replace("\r\n", "\n").replace("\r", "\n").replace(token, "…")
+    return f"::stop-commands::{token}\n{body.rstrip(chr(10))}\n::{token}::\n"

@@ -1,0 +1,304 @@
+"""The drawing of one run: where every bar, arrow and label stands, in units of an SVG. Pure.
+
+A rank is a band: a row for how it ended, then lanes for what the probe named, for phases and for communication. Bars
+that overlap in time lie on lanes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from grader.model import Finished, RankRecord, Run
+from grader.render.html.axis import Axis, axis, lasting, moment
+from grader.render.html.events import (
+    LETTERS,
+    PHASE,
+    REGION,
+    TALK,
+    Event,
+    ended_at,
+    ending_told,
+    events_of,
+    length_of,
+    wait_of,
+)
+
+WIDTH, GUTTER, MARGIN, OPEN = 1000.0, 96.0, 12.0, 36.0
+"""The drawing, the rank's names on its left, what is free on its right, and the place right of the last moment where
+bars end that never end."""
+
+TOP, HEAD, GAP, PAD = 40.0, 20.0, 4.0, 9.0
+LANE = {REGION: 14.0, PHASE: 18.0, TALK: 20.0}
+TITLES = {REGION: "", PHASE: "phases", TALK: "communication"}
+THIN, MANY, MOST_LANES = 8.0, 4, 12
+"""The height of a lane where there are more than MANY of a kind, and how many there are at most."""
+
+MOST_BANDS = 32
+LETTER = 6.3
+"""The width of a letter in a bar, about."""
+
+NARROWEST = 2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One event where it stands. `label` is what there is room for."""
+
+    event: Event
+    x: float
+    y: float
+    width: float
+    height: float
+    label: str
+
+    @property
+    def middle(self) -> float:
+        return self.y + self.height / 2
+
+    @property
+    def edge(self) -> str:
+        """The outline of a bar that is not over: its right end is ragged."""
+        right, top, bottom = self.x + self.width, self.y, self.y + self.height
+        teeth = [
+            (right - (4 if number % 2 else 0), top + (bottom - top) * number / 6) for number in range(7)
+        ]
+        points = [(self.x, top), *teeth, (self.x, bottom)]
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Bars that do not overlap. Only the first lane of a layer has a title."""
+
+    title: str
+    y: float
+    height: float
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """How a rank ended, at its moment."""
+
+    x: float
+    text_x: float
+    anchor: str
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """One rank. `left_out` counts the events that are not drawn; `last` says that they are the earlier ones."""
+
+    rank: int
+    y: float
+    height: float
+    lanes: tuple[Lane, ...]
+    flag: Flag
+    left_out: int
+    last: bool
+    incomplete: bool
+
+    @property
+    def events(self) -> list[Event]:
+        """What is drawn, in the order of its beginning."""
+        return sorted((bar.event for lane in self.lanes for bar in lane.bars), key=lambda event: event.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """From a send to the receive that took it."""
+
+    x: float
+    y: float
+    to_x: float
+    to_y: float
+
+    @property
+    def path(self) -> str:
+        """A curve that leaves its bar downwards or upwards."""
+        bend = (self.to_y - self.y) / 2
+        return (
+            f"M{self.x:.1f},{self.y:.1f} C{self.x:.1f},{self.y + bend:.1f} "
+            f"{self.to_x:.1f},{self.to_y - bend:.1f} {self.to_x:.1f},{self.to_y:.1f}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Break:
+    """A place where the axis is cut."""
+
+    x: float
+    middle: float
+    right: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """All that is drawn of a run. `stuck` is the moment after which nothing moves."""
+
+    height: float
+    axis: Axis
+    bands: tuple[Band, ...]
+    arrows: tuple[Arrow, ...]
+    breaks: tuple[Break, ...]
+    stuck: tuple[float, str] | None
+    more_ranks: int
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of bars that are there, in the order of the legend."""
+        present = {bar.event.kind for band in self.bands for lane in band.lanes for bar in lane.bars}
+        return tuple(kind for kind in ("region", *PHASES, *TALKS, "other", "untraced") if kind in present)
+
+    @property
+    def is_stuck(self) -> bool:
+        return any(bar.event.stuck for band in self.bands for lane in band.lanes for bar in lane.bars)
+
+
+PHASES = ("forward", "backward", "optimizer")
+TALKS = tuple(kind for kind in LETTERS if kind not in PHASES)
+
+
+def picture(run: Run, most: int) -> Picture:
+    """The drawing of a run with at most `most` events a rank: of a run that went wrong its last, else its first."""
+    length = length_of(run)
+    records = run.ranks[:MOST_BANDS]
+    events = {record.rank: events_of(record, len(run.ranks), length) for record in records}
+    last = run.diagnosis is not None
+    drawn = {rank: (list(found[-most:]) if last else list(found[:most])) for rank, found in events.items()}
+    scale = _axis(run, [event for found in drawn.values() for event in found], length)
+    bands, y = [], TOP
+    for record in records:
+        band = _band(record, drawn[record.rank], scale, y, length)
+        bands.append(replace(band, left_out=len(events[record.rank]) - len(drawn[record.rank]), last=last))
+        y += bands[-1].height + GAP
+    return Picture(
+        height=y + 4,
+        axis=scale,
+        bands=tuple(bands),
+        arrows=tuple(_arrows(bands)),
+        breaks=tuple(_breaks(scale)),
+        stuck=_stuck(records, [event for found in events.values() for event in found], scale),
+        more_ranks=len(run.ranks) - len(records),
+    )
+
+
+def _axis(run: Run, events: Sequence[Event], length: float) -> Axis:
+    """Silence is cut only where a trace tells that it is silence."""
+    never = any(event.stuck for event in events)
+    right = WIDTH - MARGIN - (OPEN if never else 0)
+    begins = [event.start for event in events]
+    ends = [event.end for event in events if not event.open]
+    moments = [*begins, *ends, length, *(ended_at(rank, length) for rank in run.ranks)]
+    busy = [(event.start, event.end) for event in events if not event.open and event.layer != REGION]
+    return axis(moments, busy, GUTTER, right)
+
+
+def _band(record: RankRecord, events: Sequence[Event], scale: Axis, y: float, length: float) -> Band:
+    below = y + HEAD
+    lanes: list[Lane] = []
+    for layer in (REGION, PHASE, TALK):
+        packed = _packed([event for event in events if event.layer == layer], scale)
+        if layer == TALK and not packed:
+            packed = [[]]
+        high = LANE[layer] if len(packed) <= MANY else THIN
+        for number, lane in enumerate(packed):
+            bars = tuple(_bar(event, scale, below, high - 2) for event in lane)
+            title = "" if number or record.trace is None else TITLES[layer]
+            lanes.append(Lane(title=title, y=below, height=high, bars=bars))
+            below += high
+    return Band(
+        rank=record.rank,
+        y=y,
+        height=below + PAD - y,
+        lanes=tuple(lanes),
+        flag=_flag(record, scale, length),
+        left_out=0,
+        last=False,
+        incomplete=record.trace is not None and not record.trace.complete,
+    )
+
+
+def _packed(events: Sequence[Event], scale: Axis) -> list[list[Event]]:
+    """The events on lanes, so that those which overlap do not cover one another."""
+    free: list[float] = []
+    lanes: list[list[Event]] = []
+    for event in events:
+        x = scale.x(event.start)
+        place = next((number for number, until in enumerate(free) if until <= x + 0.5), len(free))
+        if place == len(free) and place < MOST_LANES:
+            free.append(0.0)
+            lanes.append([])
+        place = min(place, MOST_LANES - 1)
+        free[place] = max(free[place], scale.x(event.end), x + NARROWEST - 0.5)
+        lanes[place].append(event)
+    return lanes
+
+
+def _bar(event: Event, scale: Axis, y: float, high: float) -> Bar:
+    x = scale.x(event.start)
+    until = WIDTH - MARGIN if event.stuck else scale.x(event.end)
+    width = max(NARROWEST, until - x)
+    return Bar(event=event, x=x, y=y, width=width, height=high, label=_label(event, width, high))
+
+
+def _label(event: Event, width: float, high: float) -> str:
+    """The name, a letter or nothing, whatever fits."""
+    if high < 11:
+        return ""
+    name = event.name if event.layer != PHASE else event.kind
+    for text in (name, LETTERS.get(event.kind, "")):
+        if text and len(text) * LETTER + 8 <= width:
+            return text
+    letter = LETTERS.get(event.kind, "")
+    return letter if letter and len(letter) * LETTER + 3 <= width else ""
+
+
+def _flag(record: RankRecord, scale: Axis, length: float) -> Flag:
+    text, stuck = ending_told(record), wait_of(record) is not None
+    over = ended_at(record, length)
+    x = WIDTH - MARGIN if stuck else scale.x(over)
+    if not stuck:
+        text = f"{text} at {moment(over)}" if record.ending.seconds > 0 else text
+    to_left = x > WIDTH / 2
+    return Flag(
+        x=x,
+        text_x=x - 6 if to_left else x + 6,
+        anchor="end" if to_left else "start",
+        text=text if len(text) <= 110 else f"{text[:109]}…",
+        kind="finished" if isinstance(record.ending, Finished) else "waits" if stuck else "failed",
+    )
+
+
+def _arrows(bands: Sequence[Band]) -> Iterable[Arrow]:
+    bars = [bar for band in bands for lane in band.lanes for bar in lane.bars if bar.event.message]
+    receives = {bar.event.message: bar for bar in bars if bar.event.kind == "recv"}
+    for bar in bars:
+        if bar.event.kind == "send" and (receive := receives.get(bar.event.message)):
+            down = receive.y > bar.y
+            yield Arrow(
+                x=bar.x + min(bar.width / 2, 6),
+                y=bar.y + bar.height if down else bar.y,
+                to_x=receive.x + receive.width - min(receive.width / 2, 6),
+                to_y=receive.y - 1 if down else receive.y + receive.height + 1,
+            )
+
+
+def _breaks(scale: Axis) -> Iterable[Break]:
+    for piece in scale.cuts:
+        text = lasting(piece.end - piece.start)
+        yield Break(x=piece.left, middle=(piece.left + piece.right) / 2, right=piece.right, text=text)
+
+
+def _stuck(records: Sequence[RankRecord], events: Sequence[Event], scale: Axis) -> tuple[float, str] | None:
+    """The last moment at which anything began or ended, where ranks then wait for good and all were traced."""
+    waits = any(record.ending.kind == "deadlocked" for record in records)
+    if not waits or any(record.trace is None for record in records) or not events:
+        return None
+    moved = [event.start for event in events] + [event.end for event in events if not event.open]
+    last = max(moved)
+    return scale.x(last), f"nothing moves after {moment(last)}"

@@ -1,0 +1,186 @@
+"""What a check came to and why, as plain lines: for the files that other programs show. Give them safe reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.wording.text import blocked_by, ended, place, rank_list, waiting
+
+OUR_FAULT = "The grader or the exercise is at fault here, not the code that was handed in. This costs no points."
+FINDINGS_SHOWN = 6
+VALUE_LINES = 12
+OUTPUT_LINES = 40
+
+Row = tuple[str, str, str]
+
+
+def details(verdict: Verdict, report: Report) -> list[str]:
+    """Why a check did not pass, in lines without a margin; none for one that passed."""
+    match verdict.outcome:
+        case Outcome.BLOCKED:
+            return [_capital(blocked_by(verdict, report.verdicts))]
+        case Outcome.SKIPPED:
+            return [f"Skipped, and not counted: {verdict.message or 'this machine lacks what it needs'}"]
+        case Outcome.BROKEN:
+            return [OUR_FAULT, *verdict.message.splitlines()[:VALUE_LINES]]
+        case Outcome.FAILED:
+            return _failure(verdict, report)
+    return []
+
+
+def headline(verdict: Verdict, report: Report) -> str:
+    """The first line of the details: what a list of checks has room for."""
+    return next(iter(details(verdict, report)), "")
+
+
+def _failure(verdict: Verdict, report: Report) -> list[str]:
+    run = deadlock_of(verdict.findings, report)
+    lines = deadlock_lines(run, report.exercise) if run else []
+    left = untold(verdict.findings, run)
+    for finding in left[:FINDINGS_SHOWN]:
+        lines += finding_lines(finding, report.exercise)
+    if len(left) > FINDINGS_SHOWN:
+        lines.append(f"… and {len(left) - FINDINGS_SHOWN} more findings")
+    if not verdict.findings:
+        lines += verdict.message.splitlines()[:VALUE_LINES]
+    hint = hint_of(verdict)
+    return [*lines, f"Hint: {hint}"] if hint else lines
+
+
+def hint_of(verdict: Verdict) -> str:
+    """The one hint that is given: a finding's own goes before the check's."""
+    hints = [*(finding.hint for finding in verdict.findings if finding.hint), *verdict.check.hints]
+    return " ".join(hints[0].split()) if hints else ""
+
+
+def finding_lines(finding: Finding, exercise: Exercise) -> list[str]:
+    """Subject and place, then `expected` and `got` under one another."""
+    head = " · ".join(filter(None, [" ".join(finding.subject.split()), place(finding, exercise)]))
+    labelled = [("expected  ", finding.expected), ("got       ", finding.actual)]
+    if not finding.expected:
+        labelled = [("", finding.actual)]
+    lines = [head] if head else []
+    for label, text in labelled:
+        lines += _value(label, text) if text else []
+    return lines
+
+
+def _value(label: str, text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.strip("\n").split("\n")]
+    if len(lines) > VALUE_LINES:
+        lines[VALUE_LINES - 1 :] = [f"… ({len(lines) - VALUE_LINES + 1} more lines)"]
+    margin = " " * len(label)
+    return [f"  {margin if index else label}{line}".rstrip() for index, line in enumerate(lines)]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# ── deadlocks ──
+
+
+def deadlock_of(findings: Sequence[Finding], report: Report) -> Run | None:
+    """The first deadlocked run that the findings are about."""
+    cases, causes = {finding.case for finding in findings}, {_cause(finding) for finding in findings}
+    return next((run for run in report.runs if _deadlocked(run) and _is_about(run, cases, causes)), None)
+
+
+def untold(findings: Sequence[Finding], run: Run | None) -> list[Finding]:
+    """The findings that the table of a deadlocked run does not tell already."""
+    diagnosed = run.diagnosis.findings if run and run.diagnosis else ()
+    told = {_cause(finding) for finding in diagnosed if not finding.expected}
+    return [finding for finding in findings if _cause(finding) not in told]
+
+
+def waits(run: Run) -> list[Row]:
+    """Rank, what it waits in, line: a row for each rank."""
+    return [(str(rank.rank), _state(rank, run), str(rank.ending.at or "")) for rank in run.ranks]
+
+
+def deadlock_lines(run: Run, exercise: Exercise) -> list[str]:
+    """A deadlock in lines: a heading and the aligned table of what every rank waits in."""
+    head = finding_lines(Finding(subject="Deadlock: no rank can go on", case=run.case.id), exercise)
+    rows = [("rank", "waits in", "line"), *waits(run)]
+    wide = max(len(state) for _, state, _ in rows)
+    return [*head, *(f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in rows)]
+
+
+def _state(rank: RankRecord, run: Run) -> str:
+    """What a rank waits in, with the bytes where ranks that wait in the same operation differ in them."""
+    if not isinstance(rank.ending, Deadlocked):
+        return f"nothing ({' '.join(ended(rank.ending).split())})"
+    wait = rank.ending.wait
+    others = [r.ending.wait for r in run.ranks if isinstance(r.ending, Deadlocked)]
+    differ = {other.bytes for other in others if other.operation == wait.operation} - {wait.bytes}
+    told = f"{waiting(wait)} of {wait.bytes:,} bytes" if differ and wait.bytes is not None else waiting(wait)
+    return " ".join(told.split())
+
+
+def _cause(finding: Finding) -> Finding:
+    """A finding without its hint: what two checks may have in common."""
+    return replace(finding, hint=None)
+
+
+def _deadlocked(run: Run) -> bool:
+    return run.diagnosis is not None and any(isinstance(rank.ending, Deadlocked) for rank in run.ranks)
+
+
+def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
+    diagnosed = run.diagnosis.findings if run.diagnosis else ()
+    return run.case.id in cases or any(_cause(finding) in causes for finding in diagnosed)
+
+
+# ── what ranks printed ──
+
+
+def printed(report: Report) -> list[tuple[str, list[str]]]:
+    """What the ranks of the first run in trouble printed: a label and the lines for each group that printed alike."""
+    run = next((run for run in report.runs if _in_trouble(run, report)), None)
+    if run is None or report.status == "passed":
+        return []
+    shown: dict[str, list[int]] = {}
+    for rank in run.ranks:
+        if rank.output.strip():
+            shown.setdefault(rank.output, []).append(rank.rank)
+    world = len(run.ranks)
+    where = f"on {world} rank{'s' if world > 1 else ''}" if run.case.probe else "when the file was imported"
+    return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text)) for text, ranks in shown.items()]
+
+
+def _in_trouble(run: Run, report: Report) -> bool:
+    blamed = {f.case for v in report.verdicts if v.outcome is Outcome.FAILED for f in v.findings}
+    return any(rank.output.strip() for rank in run.ranks) and (run.diagnosis is not None or run.case.id in blamed)
+
+
+def _trimmed(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.strip("\n").split("\n")]
+    if len(lines) > OUTPUT_LINES:
+        head = OUTPUT_LINES // 2
+        tail = OUTPUT_LINES - head - 1
+        lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines)"]
+    return lines
+
+
+# ── room ──
+
+
+def in_bytes(line: str) -> int:
+    """Bytes that a line takes in UTF-8, with its end."""
+    return len(line.encode("utf-8", "replace")) + 1
+
+
+def within(lines: Iterable[str], room: int, size: Callable[[str], int] = in_bytes) -> list[str]:
+    """The first of the lines that fit into `room`, and how many were left out."""
+    kept: list[str] = []
+    rest = list(lines)
+    note = "… (cut: {} more lines)"
+    room -= size(note.format(len(rest)))
+    for index, line in enumerate(rest):
+        room -= size(line)
+        if room < 0:
+            return [*kept, note.format(len(rest) - index)]
+        kept.append(line)
+    return kept

@@ -1,0 +1,86 @@
+"""A result in whole points, for platforms that know no others, as rows that add up.
+
+The scaling, which `SCALING` declares: where every check is worth whole points, they stay as they are. Otherwise the total
+is the result's points, rounded, or 100 where that is less, and the checks share it by the method of largest
+remainders, so that their parts add up to exactly the total and none is off by a whole point. A check that passed has
+its whole part, one that did not has nothing. Late points are taken from an exercise's sum, rounded half up, and shared
+among its passed checks by the same method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grader.model import Entry, Outcome, Report, Result, Verdict
+from grader.wording.text import UNCOUNTED, finite
+
+SCALING = "Points are whole here: fractions are shared out by largest remainders, so that rows add up to the total."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """One check in whole points."""
+
+    entry: Entry
+    verdict: Verdict
+    score: int
+    max_score: int
+
+    @property
+    def report(self) -> Report:
+        return self.entry.report
+
+    @property
+    def counted(self) -> bool:
+        return self.verdict.outcome not in UNCOUNTED
+
+
+def rows(result: Result) -> list[Whole]:
+    """Every check of the result in order. A check that is not counted is worth nothing."""
+    pairs = [(entry, verdict) for entry in result.entries for verdict in entry.report.verdicts]
+    parts = iter(_shared(total(result), [_worth(entry, verdict) for entry, verdict in pairs]))
+    made: list[Whole] = []
+    for entry in result.entries:
+        made += _scored(entry, [(verdict, next(parts)) for verdict in entry.report.verdicts])
+    return made
+
+
+def total(result: Result) -> int:
+    """What the rows' maxima add up to; 0 where no check is counted."""
+    worths = [_worth(entry, verdict) for entry in result.entries for verdict in entry.report.verdicts]
+    if not any(worth > 0 for worth in worths):
+        return 0
+    whole = round(sum(worths))
+    if all(math.isclose(worth, round(worth), abs_tol=1e-9) for worth in worths):
+        return whole
+    return max(whole, 100)
+
+
+def _worth(entry: Entry, verdict: Verdict) -> float:
+    counted = verdict.outcome not in UNCOUNTED
+    return max(finite(verdict.check.points * entry.scale), 0.0) if counted else 0.0
+
+
+def _scored(entry: Entry, own: Sequence[tuple[Verdict, int]]) -> list[Whole]:
+    earned = [part if verdict.outcome is Outcome.PASSED else 0 for verdict, part in own]
+    kept = min(max(finite(entry.kept), 0.0), 1.0)
+    scores = earned if kept == 1.0 else _shared(math.floor(sum(earned) * kept + 0.5), earned)
+    return [
+        Whole(entry=entry, verdict=verdict, score=score, max_score=part)
+        for (verdict, part), score in zip(own, scores, strict=True)
+    ]
+
+
+def _shared(amount: int, weights: Sequence[float]) -> list[int]:
+    """`amount` in whole parts in proportion to the weights: largest remainders first, earlier ones where they tie."""
+    weight = math.fsum(weights)
+    if weight <= 0:
+        return [0] * len(weights)
+    exact = [amount * each / weight for each in weights]
+    parts = [math.floor(each + 1e-9) for each in exact]
+    order = sorted(range(len(parts)), key=lambda index: parts[index] - exact[index])
+    for index in order[: amount - sum(parts)]:
+        parts[index] += 1
+    return parts

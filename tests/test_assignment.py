@@ -1,0 +1,249 @@
+"""assignment.yaml, what handing in late costs, and a course's own checks. No process is started."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import torch
+
+from grader import catalog
+from grader.assignment import LateRule, Part
+from grader.errors import AuthorError
+from grader.judge import judge
+from grader.model import Entry, Late, Outcome, Result, Submission
+from grader.report import alone, for_student, not_graded, result_for_student, withheld_of
+from tests import small
+from tests.reports import broken, partial, passed, submission
+from tests.small import bad_run, sum_run
+
+DUE = datetime(2026, 10, 12, 22, 0, tzinfo=UTC)
+RULE = LateRule(grace=timedelta(minutes=15), per_day=0.1, days=5)
+HANDED_IN = Submission(path=Path("total.py"), source=b"", digest="")
+HIDDEN = {
+    "exercise.yaml": """\
+cases:
+  larger: {world_sizes: [4], probe: sum, process_group: true}
+checks:
+  sums_of_four: {points: 15, needs: [sums]}
+  shown_too: {points: 5, visibility: visible}
+""",
+    "checks.py": '''\
+def test_sums_of_four(runs, probe):
+    """Four ranks get the sum"""
+    for run in runs("larger"):
+        expected = sum(probe.value(run.seed, rank) for rank in range(run.world_size))
+        run.expect_close(run[0]["total"], expected, "the total")
+
+
+def test_shown_too(runs):
+    """Four ranks run at all"""
+    runs("larger")
+''',
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return small.build(tmp_path)
+
+
+def written(folder: Path, **changes: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in HIDDEN.items():
+        old, new = changes.get(name.partition(".")[0], "→").split("→")
+        (folder / name).write_text(text.replace(old, new) if old else text)
+    return folder
+
+
+def assigned(root: Path, text: str):
+    path = root / "assignment.yaml"
+    path.write_text(text)
+    return catalog.load_assignment(path, root)
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_assignment_has_weights_due_dates_and_rules(root):
+    text = """\
+title: Homework 2
+due: 2026-10-12T23:59:00+02:00
+late: {grace_minutes: 15, percent_per_day: 10, days: 5}
+exercises:
+  "90": {weight: 60, due: "2026-10-13T00:00:00Z", late: {}}
+"""
+    found = assigned(root, text)
+    (part,) = found.parts
+    assert (found.title, found.points, part.exercise) == ("Homework 2", 60, "90_total")
+    assert part.due == datetime(2026, 10, 13, tzinfo=UTC) and part.rule == LateRule()
+    assert found.checks is None
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("title: A\nexercises: {91: {weight: 1}}\n", "in quotes"),
+        ('title: A\nexercises: {"91": {weight: 1}}\n', "'91' is no exercise"),
+        ("title: A\nexercises: {}\n", "at least 1"),
+        ("title: A\nexercises: {total: {weight: 1}, 90_total: {weight: 1}}\n", "stands twice"),
+        ("title: A\nexercises: {total: {weight: 0}}\n", "greater than 0"),
+        ("title: A\nexercises: {total: {wieght: 1}}\n", "unknown key 'wieght'"),
+        ("title: A\ndue: 2026-10-12\nexercises: {total: {weight: 1}}\n", "time of day and a zone"),
+        ("title: A\ndue: 2026-10-12T10:00:00\nexercises: {total: {weight: 1}}\n", "must name its time zone"),
+        ("title: A\ndue: soon\nexercises: {total: {weight: 1}}\n", "Invalid isoformat"),
+        ("title: A\nchecks: none\nexercises: {total: {weight: 1}}\n", "there is no folder"),
+    ],
+)
+def test_a_fault_in_the_file_names_its_line(root, text, told):
+    with pytest.raises(AuthorError) as error:
+        assigned(root, text)
+    assert told in str(error.value) and "assignment.yaml:" in str(error.value)
+
+
+# -- late -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "late, kept, told",
+    [
+        (timedelta(minutes=-1), None, ""),
+        (timedelta(minutes=15), None, ""),
+        (timedelta(minutes=16), 0.9, "Handed in 16 minutes late: 10 % of the points are taken off."),
+        (timedelta(days=1), 0.9, "Handed in 1 day late: 10 % of the points are taken off."),
+        (timedelta(days=1, hours=3), 0.8, "Handed in 1 day 3 hours late: 20 % of the points are taken off."),
+        (timedelta(days=5), 0.5, "Handed in 5 days late: 50 % of the points are taken off."),
+        (timedelta(days=5, seconds=1), 0.0, "Handed in 5 days 1 minute late: it earns no points."),
+    ],
+)
+def test_each_begun_day_costs_its_share(late, kept, told):
+    found = Part(exercise="90_total", weight=60, due=DUE, rule=RULE).late(DUE + late)
+    assert found is None if kept is None else (found.kept, found.told) == (pytest.approx(kept), told)
+
+
+def test_an_extension_only_ever_helps():
+    part = Part(exercise="90_total", weight=60, due=DUE, rule=RULE)
+    assert part.late(DUE + timedelta(days=2), DUE + timedelta(days=3)) is None
+    assert part.late(DUE + timedelta(days=2), DUE - timedelta(days=3)).kept == pytest.approx(0.8)
+
+
+def test_without_a_due_date_or_a_moment_nothing_is_late():
+    assert Part(exercise="90_total", weight=60, rule=RULE).late(DUE) is None
+    assert Part(exercise="90_total", weight=60, due=DUE, rule=RULE).late(None) is None
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+def test_points_that_are_not_counted_leave_their_weight_to_the_others():
+    """Of 100 points, 32.5 were broken or skipped and 67.5 earned: that is all of what could be earned."""
+    entry = Entry(report=broken(), weight=60)
+    assert (entry.score, entry.max_score) == (pytest.approx(60), pytest.approx(60))
+
+
+def test_late_points_are_taken_off_the_score_alone():
+    entry = Entry(report=passed(), weight=60, late=Late(kept=0.5, told=""))
+    assert (entry.score, entry.max_score) == (30, 60)
+
+
+def test_an_exercise_that_could_not_be_judged_is_left_out_of_the_sum():
+    lost = not_graded(passed().exercise, submission(), "no room", seed=0, device="cpu")
+    result = Result(title="", entries=(Entry(report=passed(), weight=60), Entry(report=lost, weight=40)))
+    assert (result.score, result.max_score, result.points, result.status) == (60, 60, 100, "error")
+
+
+def test_a_single_report_is_worth_its_points():
+    result = alone(partial())
+    assert (result.score, result.max_score, result.status) == (40, 100, "failed")
+
+
+# -- a course's own checks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["hidden", "hidden/90_total"])
+def test_further_checks_lie_in_a_folder_or_in_one_of_the_exercises_name(root, place):
+    written(root / place)
+    further = catalog.overlay(catalog.load(small.NAME, root), root / "hidden")
+    assert [(check.id, check.visibility) for check in further.checks] == [
+        ("sums_of_four", "hidden"),
+        ("shown_too", "visible"),
+    ]
+    assert [(case.id, case.visibility) for case in further.cases] == [("larger[4]", "hidden")]
+    assert further.probe == root / "exercises/90_total/probe.py"
+
+
+def judged(root: Path, total: float):
+    exercise = catalog.load(small.NAME, root)
+    further = catalog.overlay(exercise, written(root / "hidden"))
+    value = catalog_value(4)
+    runs = [sum_run(1, catalog_value(1)), sum_run(2, *[catalog_value(2)] * 2), bad_run("TypeError")]
+    runs.append(larger(value * total))
+    return judge(exercise, HANDED_IN, runs, further)
+
+
+def catalog_value(world_size: int) -> torch.Tensor:
+    return sum(torch.full((4,), float(rank + 1), dtype=torch.float64) for rank in range(world_size))
+
+
+def larger(total: torch.Tensor):
+    run = sum_run(4, *[total] * 4)
+    return type(run)(case=type(run.case)(name="larger", world_size=4, probe="sum"), ranks=run.ranks, seconds=0.1)
+
+
+def test_further_checks_are_judged_after_the_exercises_own(root):
+    assert [verdict.outcome for verdict in judged(root, 1.0)] == [Outcome.PASSED] * 5
+    assert [verdict.outcome for verdict in judged(root, 1.5)][3:] == [Outcome.FAILED, Outcome.PASSED]
+
+
+def test_further_checks_wait_for_the_exercises_own(root):
+    exercise = catalog.load(small.NAME, root)
+    further = catalog.overlay(exercise, written(root / "hidden"))
+    runs = [sum_run(1, None), sum_run(2, None, None), bad_run("TypeError"), larger(catalog_value(4))]
+    verdict = judge(exercise, HANDED_IN, runs, further)[3]
+    assert (verdict.outcome, verdict.message) == (Outcome.BLOCKED, "needs: All ranks get the sum")
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"exercise": "larger:→sum:"}, "the exercise has 'sum' already"),
+        ({"exercise": "sums_of_four→sums"}, "the exercise has 'sums' already"),
+        ({"exercise": "probe: sum→probe: som"}, "has no function 'som'"),
+        ({"exercise": "needs: [sums]→needs: [sum_of]"}, "which is no check"),
+        ({"exercise": "points: 15→pionts: 15"}, "unknown key 'pionts'"),
+        ({"checks": "test_shown_too→test_shown"}, "has no function 'test_shown_too'"),
+    ],
+)
+def test_a_fault_in_further_checks_is_told(root, changes, told):
+    with pytest.raises(AuthorError, match="hidden") as error:
+        catalog.overlay(catalog.load(small.NAME, root), written(root / "hidden", **changes))
+    assert told in str(error.value)
+
+
+def test_a_visible_check_does_not_wait_for_a_hidden_one(root):
+    path = root / "exercises/90_total/exercise.yaml"
+    path.write_text(path.read_text().replace("points: 50,", "points: 50, visibility: hidden,"))
+    with pytest.raises(AuthorError, match="'same' is visible and needs 'sums', which is not"):
+        catalog.load(small.NAME, root)
+
+
+def test_a_student_sees_nothing_of_hidden_checks_and_their_runs(root):
+    exercise = catalog.load(small.NAME, root)
+    further = catalog.overlay(exercise, written(root / "hidden"))
+    from grader.grade import together
+    from grader.report import summarise
+
+    runs = (sum_run(1, catalog_value(1)), larger(catalog_value(4)))
+    verdicts = judged(root, 1.5)
+    runs = (runs[0], type(runs[1])(case=further.cases[0], ranks=runs[1].ranks, seconds=0.1))
+    whole = together(exercise, further)
+    report = summarise(whole, HANDED_IN, runs, verdicts, seed=1, device="cpu", sandbox="limits", seconds=1)
+    shown = for_student(report)
+    assert [verdict.check.id for verdict in shown.verdicts] == ["sums", "same", "refuses", "shown_too"]
+    assert [verdict.check.id for verdict in withheld_of(report)] == ["sums_of_four"]
+    assert [run.case.name for run in shown.runs] == ["sum"]
+    assert "sums_of_four" not in repr(shown) and "larger" not in repr(shown)
+    result = result_for_student(Result(title="", entries=(Entry(report=report, weight=240),)))
+    assert (result.score, result.max_score) == (210, 210)
+    assert shown.notes == ("1 check of your course is judged too and not shown here, worth 15 points.",)
