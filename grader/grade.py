@@ -32,6 +32,7 @@ def grade(
     device: str = "auto",
     start_method: str = "forkserver",
     sandbox: str = "auto",
+    rank_user: str | None = None,
     deadline: float | None = None,
     journal: Path | None = None,
     progress: Progress = lambda phase: None,
@@ -46,6 +47,7 @@ def grade(
 
     `deadline` is in seconds, for all of it: then the report says what is known by then. `journal` is a file that keeps
     what is known so far; a grade that finds its own there goes on from it.
+    `rank_user` is who runs the ranks where the grader is root and there is no bubblewrap.
     `trace` records what the ranks communicate in every case, not only in those that ask for it.
     `save_runs` keeps the recorded runs in a file, `from_runs` judges such a file again instead of running anything.
     `checks` is a folder of a course's own cases and checks for the exercise. `absent` lets a file that was not handed
@@ -79,7 +81,7 @@ def grade(
                 progress=progress,
                 journal=kept,
             )
-            warm = contextlib.nullcontext(session) if session else warmed(device, start_method, sandbox)
+            warm = contextlib.nullcontext(session) if session else warmed(device, start_method, sandbox, rank_user)
             runs, verdicts = run_and_judge(warm, order, seed)
     if save_runs is not None:
         recording.save(save_runs, exercise, seed, runs)
@@ -128,9 +130,11 @@ def _in_vain(exercise: Exercise) -> tuple[Verdict, ...]:
 
 
 @contextmanager
-def warmed(device: str, start_method: str, sandbox: str = "auto") -> Iterator[Session]:
+def warmed(
+    device: str, start_method: str, sandbox: str = "auto", rank_user: str | None = None
+) -> Iterator[Session]:
     """A session on the chosen device, for one grade or for several."""
-    with chosen_device(device), Session(start_method, sandbox) as session:
+    with chosen_device(device), Session(start_method, sandbox, rank_user) as session:
         yield session
 
 

@@ -290,3 +290,25 @@ def test_the_deadlock_verdict_needs_no_deadline(run_on_ranks: RunIt) -> None:
     start = time.monotonic()
     run_on_ranks("skips_a_collective", deadline=600.0)
     assert time.monotonic() - start < 60
+
+
+def test_a_stuck_rank_tells_what_it_did_before(run_on_ranks: RunIt) -> None:
+    """Without a trace too: the Flight Recorder has the collectives, the last of which is not over."""
+    source = """\
+import torch, torch.distributed as dist
+
+def student(rank):
+    dist.broadcast(torch.zeros(3, dtype=torch.float64), 0)
+    if dist.get_rank() == 0:
+        dist.all_reduce(torch.zeros(2))
+"""
+    run = run_on_ranks("student", source=source, world_size=2, process_group=True)
+    first, second = ([*record.trace.communications] for record in run.ranks)
+    assert [(event.operation, event.bytes, event.group) for event in first] == [
+        ("broadcast", 24, (0, 1)),
+        ("all_reduce", 8, (0, 1)),
+    ]
+    assert first[0].end is not None and first[1].end is None
+    assert [event.operation for event in second] == ["broadcast"]
+    assert 0 < first[0].start < first[1].start < run.seconds
+    assert not run.ranks[0].trace.complete

@@ -7,7 +7,7 @@
 A fault of an author is an AuthorError with path and line; a wrong name typed by a student is a UsageError.
 """
 
-from grader.catalog.assignment import load_assignment
+from grader.catalog.assignment import dump_assignment, load_assignment
 from grader.catalog.equivalents import Equivalent, load_equivalents
 from grader.catalog.exercise import check_nothing_else, load, overlay
 from grader.catalog.mutants import Mutant, load_mutants, variants
@@ -18,6 +18,7 @@ __all__ = [
     "Mutant",
     "all_names",
     "check_nothing_else",
+    "dump_assignment",
     "load",
     "load_assignment",
     "load_equivalents",

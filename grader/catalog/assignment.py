@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from grader.assignment import Assignment, LateRule, Part
@@ -86,3 +87,20 @@ def moment(text: str) -> datetime:
     """A time with its zone, as Gradescope and git write it. Raises ValueError."""
     found: datetime = _moment(text)
     return found
+
+
+def dump_assignment(assignment: Assignment) -> str:
+    """The text of an assignment.yaml that says the same."""
+    exercises = {part.exercise: _plain(part) for part in assignment.parts}
+    content: dict[str, Any] = {"title": assignment.title, "exercises": exercises}
+    if assignment.checks:
+        content["checks"] = assignment.checks.as_posix()
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    rule = part.rule
+    late = {"grace_minutes": rule.grace.total_seconds() / 60, "percent_per_day": 100 * rule.per_day}
+    if rule.days is not None:
+        late["days"] = rule.days
+    return {"weight": part.weight, **({"due": part.due.isoformat()} if part.due else {}), "late": late}

@@ -37,6 +37,7 @@ def cli() -> None:
 @click.option("--start-method", type=start_methods, default="forkserver" if os.name == "posix" else "spawn")
 @click.option("--sandbox", type=click.Choice(["auto", "require", "off"]), default="auto", show_default=True,
               help="Bubblewrap around the ranks: where it works, or else do not grade, or never.")  # fmt: skip
+@click.option("--rank-user", metavar="NAME", help="Run the ranks as this user; for root, without bubblewrap.")
 @click.option("--deadline", type=click.FloatRange(10), metavar="SECONDS", help="Report by then, with what is known.")
 @click.option("--journal", type=file_path, metavar="FILE", help="Keep all that is known; go on from it if it is there.")
 @click.option("--assignment", type=file_path, metavar="FILE", help="Grade the exercises of an assignment.yaml.")
@@ -85,6 +86,70 @@ def render(report: Path, color: bool | None, **options: Any) -> None:
         console.show("\n".join([*pages, *overall]))
     chosen.write(result)
     chosen.announce(result)
+
+
+@cli.group()
+def bundle() -> None:
+    """Make what students and platforms get."""
+
+
+@bundle.command("student")
+@click.argument("folder", type=file_path)
+@click.argument("ex", nargs=-1)
+def bundle_student(folder: Path, ex: tuple[str, ...]) -> None:
+    """Write the students' repository to FOLDER: exercises EX (all without), no solution, no hidden check."""
+    from grader import catalog
+    from grader.course import bundles
+
+    made = bundles.student(folder, catalog.repository_root(), ex)
+    console.show(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
+
+
+def _first(folder: Path) -> str:
+    from grader import catalog
+
+    return catalog.all_names(folder)[0].partition("_")[0]
+
+
+def _course_options(command: Any) -> Any:
+    for option in (
+        click.option("--minutes", type=click.FloatRange(2), default=10.0, show_default=True, help="Its time limit."),
+        click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course."),
+        click.option("--assignment", type=file_path, metavar="FILE", required=True, help="An assignment.yaml."),
+    ):
+        command = option(command)
+    return command
+
+
+@bundle.command("gradescope")
+@click.argument("folder", type=file_path)
+@_course_options
+@click.option("--pip-settings", type=file_path, metavar="FILE", help="A pip.conf for the image, such as an own index.")
+def bundle_gradescope(
+    folder: Path, assignment: Path, checks: Path | None, minutes: float, pip_settings: Path | None
+) -> None:
+    """Write FOLDER/autograder.zip, to be uploaded to Gradescope."""
+    from grader import catalog
+    from grader.course import bundles
+
+    if pip_settings and not pip_settings.is_file():
+        raise UsageError(f"There is no file {pip_settings}; --pip-settings names a pip.conf.")
+    course = bundles.course(catalog.repository_root(), assignment, checks)
+    made = bundles.gradescope(folder, course, minutes=minutes, pip_settings=pip_settings)
+    console.show(f"{made} is ready to be uploaded. The assignment is worth {course.assignment.points:g} points.")
+
+
+@bundle.command("github")
+@click.argument("folder", type=file_path)
+@_course_options
+def bundle_github(folder: Path, assignment: Path, checks: Path | None, minutes: float) -> None:
+    """Write workflows for GitHub Actions and an autograder for Classroom 50 to FOLDER."""
+    from grader import catalog
+    from grader.course import bundles
+
+    course = bundles.course(catalog.repository_root(), assignment, checks)
+    made = bundles.github(folder, course, minutes=minutes)
+    console.show(f"{made}/README.md says where the parts go.")
 
 
 @cli.command("list")

@@ -56,6 +56,7 @@ class Order:
     checks: Path | None
     submitted_at: datetime | None
     due: datetime | None
+    rank_user: str | None
 
     def check(self, plan: Plan) -> None:
         """What one order cannot mean, and files that cannot be read or written. Raises UsageError."""
@@ -167,7 +168,7 @@ def _warmed(order: Order) -> AbstractContextManager[Session]:
     """A session that several grades share; a single grade starts its own, if it comes to that."""
     from grader.grade import warmed
 
-    return warmed(order.device, order.start_method, order.sandbox)
+    return warmed(order.device, order.start_method, order.sandbox, order.rank_user)
 
 
 def _begun(root: Path, order: Order) -> tuple[list[str], int]:
@@ -249,6 +250,7 @@ def _graded(
             device=order.device,
             start_method=order.start_method,
             sandbox=order.sandbox,
+            rank_user=order.rank_user,
             deadline=deadline,
             journal=order.journal,
             progress=progress,

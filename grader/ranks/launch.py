@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
 from grader import wire
-from grader.errors import RunError, WatcherKilled, WireError
+from grader.errors import RunError, UsageError, WatcherKilled, WireError
 from grader.model import Case, Exercise, Raised, RankRecord, Run, Submission
 from grader.ranks import folder as folders
 from grader.ranks import host, proof, sandbox, seccomp
@@ -29,8 +29,11 @@ from grader.ranks.channel import Inbox
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.endings import ending_of
 from grader.ranks.reaper import become_subreaper, hide, kill_orphans
-from grader.ranks.sandbox import level_for
+from grader.ranks.sandbox import BUBBLEWRAP, level_for
 from grader.trace import trace_of
+
+if TYPE_CHECKING:
+    import pwd
 
 Made = TypeVar("Made")
 PROJECT = Path(__file__).resolve().parents[2]
@@ -80,13 +83,16 @@ class Session:
     """A warm host. Entering it starts the host, which imports torch while the judge does other things. Runs that
     overlap can see one another's files, so only runs of one student may overlap in a session.
 
-    `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". Enter it in a
+    `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". `user` names who
+    runs the ranks below bubblewrap, which root alone may choose: then file modes keep them from what is not theirs.
+    Enter it in a
     thread that lives as long as the session: the kernel ends what is inside with the thread that started it.
     """
 
-    def __init__(self, start_method: str = "forkserver", sandbox: str = "auto") -> None:
+    def __init__(self, start_method: str = "forkserver", sandbox: str = "auto", user: str | None = None) -> None:
         self.start_method = start_method
         self.level = level_for(sandbox)
+        self._user = _user_of(user) if user and self.level != BUBBLEWRAP else None
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         self._ready = False
@@ -99,15 +105,27 @@ class Session:
         if self.level == sandbox.LIMITS:
             self.scratch = self._folder()
             self._stack.callback(folders.remove, self.scratch)
+            if self._user:
+                os.chown(self.scratch, self._user.pw_uid, self._user.pw_gid)
         else:
             self.scratch = Path(sandbox.SCRATCH)
         self._socket, theirs = socket.socketpair()
         self._stack.callback(self._socket.close)
         with theirs:
-            self._host = self._start(theirs.fileno())
+            self._host = self._started(theirs.fileno())
         _hosts.add(self._host.pid)
         self._stack.callback(self._end_host)
         return self
+
+    def _started(self, descriptor: int) -> subprocess.Popen[bytes]:
+        try:
+            return self._start(descriptor)
+        except PermissionError:
+            self._stack.close()
+            name = self._user.pw_name if self._user else ""
+            raise UsageError(
+                f"--rank-user {name}: that user may not run {sys.executable}. Let others enter the folders above it."
+            ) from None
 
     def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
         inside = self.level == sandbox.BUBBLEWRAP
@@ -124,6 +142,7 @@ class Session:
                 env=variables,
                 cwd=None if inside else self.scratch,
                 start_new_session=True,
+                **_as(self._user),
             )
 
     def __exit__(self, *_: object) -> None:
@@ -222,6 +241,22 @@ def _temporary(make: Callable[[], Made]) -> Made:
         raise RunError(
             f"No scratch folder could be made in the temporary folder: {error.strerror}. Set TMPDIR to one with room."
         ) from error
+
+
+def _user_of(name: str) -> pwd.struct_passwd:
+    import pwd  # not on Windows
+
+    if os.geteuid() != 0:
+        raise UsageError(f"--rank-user {name}: only root may run the ranks as somebody else.")
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"--rank-user {name}: this machine has no such user.") from None
+
+
+def _as(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    """What makes a new process somebody else's, of no group but his own."""
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
 
 
 def _spec(exercise: Exercise, submission: Submission, case: Case) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class Rank:
         self._held: list[Any] = []
         self.importing = False
         self.tracer: Any = None
+        self.began: int = spec["began"]
 
     @property
     def student(self) -> types.ModuleType:
@@ -141,7 +142,7 @@ def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[by
     file = str(Path(spec["code"]) / spec["file"])
     rank = Rank(spec, index, send)
     if spec["trace"]:
-        rank.tracer = _tracer(file, spec["began"])
+        rank.tracer = _tracer(file, rank.began)
     monitor = threading.Thread(target=_answer, args=(channel, rank, released, file), daemon=True)
     monitor.start()
     _tell(send, {"hello": os.getpid(), "own": [monitor.native_id]})
@@ -171,9 +172,10 @@ def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> N
 
 
 def _tell_trace(rank: Rank) -> None:
-    """What was communicated so far. A rank that is stuck or killed later tells no more than this."""
-    if rank.tracer:
-        _tell(rank.send, {"trace": rank.tracer.plain()})
+    """What was communicated so far. A rank that is stuck or killed later tells no more than this; without a trace it
+    tells what PyTorch's own recorder has of it."""
+    trace = rank.tracer.plain() if rank.tracer else recorder.history(rank.began, rank.world_size)
+    _tell(rank.send, {"trace": trace})
 
 
 def _tell(send: Callable[[bytes], None], message: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ gloo.
 from __future__ import annotations
 
 import functools
+import math
 import os
 import pickle
 import sys
@@ -28,6 +29,12 @@ ESTABLISHED = "01"
 PATIENCE = 1.0
 """Seconds that a store's client waits for its server's port before torch's own way of trying begins."""
 RENDEZVOUS = ("_create_c10d_store", "init_process_group")
+
+MAX_HISTORY = 200
+OPERATIONS = {"_reduce_scatter_base": "reduce_scatter", "_all_gather_base": "all_gather", "_allgather_base": "all_gather"}
+"""Names of the Flight Recorder that the API does not have."""
+SIZES = {"Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8}
+"""Bytes of an element, by the Flight Recorder's names."""
 
 _waiting: dict[int, dict[str, Any]] = {}
 _sent: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -224,13 +231,55 @@ def pending_collectives() -> list[dict[str, Any]]:
 
 def flight_recorder() -> list[dict[str, Any]]:
     """The Flight Recorder's entries, or [] where this torch has none."""
+    return list(_recorded().get("entries", []))
+
+
+def _recorded() -> dict[str, Any]:
     dump = flight_recorder_dump()
     if dump is None:
-        return []
+        return {}
     try:
-        return list(pickle.loads(dump(True, False, False)).get("entries", []))
+        return dict(pickle.loads(dump(True, False, False)))
     except (TypeError, RuntimeError, ValueError, AttributeError):
-        return []
+        return {}
+
+
+def history(began: int, world_size: int) -> dict[str, Any]:
+    """The last collectives that this rank has launched, as a plain trace: what a rank can tell that is stuck in a case
+    without a trace. The Flight Recorder knows no ends of gloo's: one that is over is said to last until the next."""
+    recorded = _recorded()
+    entries = [entry for entry in recorded.get("entries", []) if not entry.get("is_p2p")][-MAX_HISTORY:]
+    # Its moments are of the time of day, ours count from the start of the run.
+    origin = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns() + began
+    starts = [(entry["time_created_ns"] - origin) / 1e9 for entry in entries]
+    over = [bool(entry.get("retired") or entry.get("state") == "completed") for entry in entries]
+    groups = {name: group.get("ranks", "") for name, group in recorded.get("pg_config", {}).items()}
+    return {
+        "communications": [
+            _event(entry, groups, world_size, start, later if any(over[place:]) else None)
+            for place, (entry, start, later) in enumerate(zip(entries, starts, [*starts[1:], *starts[-1:]], strict=True))
+        ],
+        "spans": [],
+        "complete": False,
+    }
+
+
+def _event(
+    entry: dict[str, Any], groups: dict[str, str], world_size: int, start: float, end: float | None
+) -> dict[str, Any]:
+    told = _entry(entry)
+    name, kind = str((entry.get("process_group") or ("", ""))[0]), (told["dtypes"] or [""])[0]
+    found = [int(rank) for rank in groups.get(name, "").strip("[] ").split(",") if rank.strip().isdigit()]
+    numbers = sum(math.prod(size) for size in told["sizes"])
+    return {
+        "operation": OPERATIONS.get(told["operation"], told["operation"]),
+        "bytes": numbers * SIZES.get(kind, 0),
+        "dtype": kind.lower(),
+        "group": found or list(range(world_size)),
+        "start": start,
+        "end": end,
+        **dict.fromkeys(("peer", "line", "backward", "remaining")),
+    }
 
 
 def flight_recorder_dump() -> Callable[..., bytes] | None:

@@ -312,10 +312,11 @@ class Supervisor:
 
     def _report(self) -> None:
         seconds = self._seconds()
+        stuck = any(rank.ending and rank.ending["kind"] in ("deadlocked", "timed_out") for rank in self.ranks)
         with contextlib.suppress(OSError):
             for rank in self.ranks:
                 ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
-                trace = plain(rank.trace) if rank.trace else None
+                trace = plain(rank.trace) if rank.trace and (stuck or self.spec["trace"]) else None
                 head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": trace}
                 self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
                 for observation in rank.observations:

@@ -10,6 +10,7 @@ from rich.text import Text
 from grader.model import Deadlocked, Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
 from grader.wording.layout import crop, hang, paint, paragraph, value, wrap
+from grader.wording.strip import legend, strips
 from grader.wording.text import UNCOUNTED, blocked_by, ended, place, points, rank_list, safe_report, waiting
 
 NARROWEST, WIDEST = 40, 100
@@ -208,7 +209,7 @@ class _Page:
             return [], findings
         told = {_cause(finding) for finding in run.diagnosis.findings if not finding.expected}
         head = Finding(subject="Deadlock: no rank can go on", case=run.case.id)
-        return self.finding(head) + self.table(run), [f for f in findings if _cause(f) not in told]
+        return self.finding(head) + self.table(run) + self.strips(run), [f for f in findings if _cause(f) not in told]
 
     def table(self, run: Run) -> Lines:
         """Rank, what it waits in, line."""
@@ -222,6 +223,15 @@ class _Page:
         ]
         lines[0].stylize("dim")
         return lines
+
+    def strips(self, run: Run) -> Lines:
+        """Who was in which communication when, up to where all of them stopped."""
+        rows = strips(run, self.width - 12)
+        if not rows:
+            return []
+        head = Text("      in order, from left to right", "dim")
+        told = paragraph(Text("      "), Text(legend(run), "dim"), self.width)
+        return [head, *(Text(f"      {rank:<4}  {row}") for rank, row in rows), *told]
 
     def indented(self, text: str, style: str = "") -> Lines:
         lines = hang(Text("    "), value(text, self.width - 4)) if text else []

@@ -1,0 +1,1 @@
+"""What a course needs: bundles for students and platforms, and gradebooks."""

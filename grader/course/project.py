@@ -1,0 +1,127 @@
+"""What of this project goes into a bundle: exercises without their secrets, the grader, an environment, a Makefile."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from grader import catalog
+from grader.errors import UsageError
+from grader.model import Exercise
+from grader.practice.reset import original
+
+LOCK, PYPROJECT, MAKEFILE = "requirements.lock", "pyproject.toml", "Makefile"
+AUTHORS, ENVIRONMENT = "## -- For authors\n", "## -- The environment\n"
+"""The part of the Makefile between these is for the project's own developers."""
+TEST = """\
+## -- This copy
+## test       whether this copy is whole: every exercise loads, and its stub is judged
+test: $(READY)
+\t@$(PY) -m pytest -q tests $(ARGS)
+
+"""
+BUILD = ("flit_core",)
+"""Needed to install the grader itself."""
+
+
+def chosen(names: Sequence[str], root: Path) -> tuple[Exercise, ...]:
+    """The exercises of these names, or all, with those that they build on, in order."""
+    wanted = {catalog.resolve(name, root) for name in names} or set(catalog.all_names(root))
+    found: dict[str, Exercise] = {}
+    while missing := sorted(wanted - found.keys()):
+        for name in missing:
+            found[name] = catalog.load(name, root)
+            wanted |= {*found[name].prerequisites, *found[name].companions}
+    return tuple(found[name] for name in sorted(found))
+
+
+def empty_folder(path: Path) -> Path:
+    """A folder to fill, which is made if it is not there. Raises UsageError for one that holds anything."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise UsageError(f"{path} is not empty; name a folder that is new or empty.")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be used: {error.strerror}.") from None
+    return path
+
+
+def copy_exercises(exercises: Sequence[Exercise], root: Path, to: Path) -> None:
+    """Statements, manifests, probes, visible checks and untouched stubs; nothing else that lies beside them. Raises
+    UsageError for an exercise whose own checks are not all visible."""
+    for exercise in exercises:
+        if any(check.visibility != "visible" for check in exercise.checks):
+            raise UsageError(
+                f"{exercise.folder / 'exercise.yaml'} holds checks that are not visible, and students would get them. "
+                "Move them into a folder of their own for --checks."
+            )
+        folder = to / "exercises" / exercise.name
+        folder.mkdir(parents=True)
+        for name in ("README.md", "exercise.yaml", "probe.py", "checks.py"):
+            shutil.copyfile(exercise.folder / name, folder / name)
+        (folder / exercise.file).write_bytes(original(exercise, root))
+
+
+def copy_grader(root: Path, to: Path) -> None:
+    """The package as it is here, but for what only its authors use."""
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", "authoring", "course")
+    shutil.copytree(root / "grader", to / "grader", ignore=unwanted)
+    for name in ("LICENSE", ".gitignore"):
+        if (root / name).is_file():
+            shutil.copyfile(root / name, to / name)
+
+
+def write_environment(root: Path, to: Path) -> None:
+    """pyproject.toml without the developers' tools, the lock of what is left, and the Makefile without the authors'
+    part."""
+    (to / PYPROJECT).write_text(_without_tools((root / PYPROJECT).read_text(encoding="utf-8")), encoding="utf-8")
+    (to / LOCK).write_text("".join(lock(root)), encoding="utf-8")
+    (to / MAKEFILE).write_text(makefile((root / MAKEFILE).read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _without_tools(text: str) -> str:
+    kept = re.sub(r"\[project\.optional-dependencies\]\n.*?(?=\n\[)", "", text, flags=re.DOTALL)
+    kept = kept.partition("# ------")[0].replace('readme = "README.md"\n', "")
+    kept = re.sub(r"^# Why each.*\n", "", kept, flags=re.MULTILINE)
+    return kept + '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\ntimeout = 120\n'
+
+
+def makefile(text: str) -> str:
+    """The project's Makefile for a student. Raises UsageError if its parts are not where they are looked for."""
+    before, found, rest = text.partition(AUTHORS)
+    _, also_found, after = rest.partition(ENVIRONMENT)
+    if not (found and also_found):
+        raise UsageError(f"{MAKEFILE} lacks the line {AUTHORS.strip()!r} or {ENVIRONMENT.strip()!r}.")
+    after = re.sub(r"## lock .*?(?=## clean)", "", after, flags=re.DOTALL)
+    return before + TEST + ENVIRONMENT + after
+
+
+def lock(root: Path) -> Iterator[str]:
+    """The lines of the lock that the grader needs to run."""
+    needed = {canonicalize_name(name) for name in _closure(["ranklings", *BUILD])}
+    for line in (root / LOCK).read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.startswith("#") or canonicalize_name(line.partition("==")[0].strip()) in needed:
+            yield line
+
+
+def _closure(names: Sequence[str], find: Callable[[str], Sequence[str] | None] = requires) -> set[str]:
+    """The distributions that these need, directly or not, and they themselves; extras left out."""
+    seen: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if canonicalize_name(name) in seen:
+            continue
+        seen.add(canonicalize_name(name))
+        try:
+            needed = map(Requirement, find(name) or [])
+            waiting += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+        except PackageNotFoundError:
+            continue  # needed on another platform only
+    return seen
