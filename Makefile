@@ -11,7 +11,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help sandbox grade list show hint reset verify doctor test lint types bench lock clean distclean
+.PHONY: help sandbox browser grade render gradebook bundle list show hint reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -19,6 +19,10 @@ GRADER = $(PY) -m grader
 ##            without EX: all exercises that you have begun
 grade: $(READY)
 	@$(GRADER) grade $(EX) $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(ARGS)
+
+## render     other formats of a report: make render REPORT=report.json ARGS="--html report.html"
+render: $(READY)
+	@$(GRADER) render $(REPORT) $(ARGS)
 
 ## list       all exercises with points and time, and which you have begun
 list: $(READY)
@@ -51,6 +55,20 @@ sandbox:
 ## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]
 verify: $(READY)
 	@$(GRADER) verify $(EX) $(ARGS)
+
+## bundle     what students and platforms get: make bundle ARGS="student DIR" (gradescope, github: docs/courses.md)
+bundle: $(READY)
+	@$(GRADER) bundle $(ARGS)
+
+## gradebook  marks for Canvas, Moodle or a plain table: make gradebook ARGS="a.json b.json --out marks.csv"
+gradebook: $(READY)
+	@$(GRADER) gradebook $(ARGS)
+
+## browser    install Chromium, in which tests look at the HTML page (Debian; asks for root where it must)
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && root= || root=sudo; \
+	  $$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || { $(say) "Chromium could not be installed by apt; the lines above say why. Without it tests of the page are skipped." >&2; exit 3; }
 
 ## test       lint, types and all tests, the layer law among them; ARGS goes to pytest
 test: lint types

@@ -130,9 +130,7 @@ def _in_vain(exercise: Exercise) -> tuple[Verdict, ...]:
 
 
 @contextmanager
-def warmed(
-    device: str, start_method: str, sandbox: str = "auto", rank_user: str | None = None
-) -> Iterator[Session]:
+def warmed(device: str, start_method: str, sandbox: str = "auto", rank_user: str | None = None) -> Iterator[Session]:
     """A session on the chosen device, for one grade or for several."""
     with chosen_device(device), Session(start_method, sandbox, rank_user) as session:
         yield session

@@ -44,7 +44,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small exercise as a project of its own, with hidden checks beside it."""
     root = small.build(tmp_path_factory.mktemp("project"))
     manifest = root / "exercises/90_total/exercise.yaml"
-    manifest.write_text(manifest.read_text().replace("deadline: 20", "deadline: 4").replace("[1]}", "[1], deadline: 4}"))
+    manifest.write_text(
+        manifest.read_text().replace("deadline: 20", "deadline: 4").replace("[1]}", "[1], deadline: 4}")
+    )
     for name in ("Makefile", "pyproject.toml", "requirements.lock", "LICENSE", ".gitignore"):
         shutil.copyfile(ROOT / name, root / name)
     (root / "grader").symlink_to(ROOT / "grader")

@@ -58,7 +58,7 @@ class FakeGrade:
     sessions: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def warmed(self, device: str, start_method: str, sandbox: str) -> Iterator[str]:
+    def warmed(self, device: str, *how: str | None) -> Iterator[str]:
         """Stands in for grade.warmed."""
         self.sessions.append(f"session {1 + len(self.sessions)} on {device}")
         yield self.sessions[-1]
@@ -367,6 +367,30 @@ def test_exercises_share_the_time_of_an_assignment(fake, root):
     call("grade", "--assignment", "a.yaml", "--deadline", "100")
     first, second = (asked["deadline"] for asked in fake.asked)
     assert 45 < first <= 50 and 90 < second <= 100
+
+
+def test_marks_of_several_students_become_one_file(fake, root):
+    for name in ("ada", "alan"):
+        call("grade", "1", "--json", f"{name}.json")
+    (root / "roster.csv").write_text("login,name\nada,Ada\ngrace,Grace\n")
+    result = call("gradebook", "ada.json", "alan.json", "--roster", "roster.csv", "--out", "marks.csv")
+    assert result.exit_code == 0
+    assert "No student of the roster is called alan." in result.stderr and "No report of" in result.stderr
+    assert "ada,01_add,60,40,100" in (root / "marks.csv").read_text().replace(".00", "").replace(".0", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("r.json", "--format", "canvas"), "name it with --roster"),
+        (("r.json", "--roster", "absent.csv"), "absent.csv cannot be read"),
+        (("absent.json",), "absent.json cannot be read"),
+        (("r.json", "--out", "absent/m.csv"), "absent/m.csv cannot be written"),
+    ],
+)
+def test_a_gradebook_that_cannot_be_made_is_told(fake, root, words, told):
+    call("grade", "1", "--json", "r.json")
+    assert told in refused(call("gradebook", *(words if "--out" in words else (*words, "--out", "m.csv"))))
 
 
 def test_render_makes_the_page_again(fake, root):

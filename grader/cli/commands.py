@@ -54,7 +54,7 @@ def grade(ex: tuple[str, ...], **options: Any) -> int:
     """Grade exercise EX (03, 3, train_ddp), or without EX all that you have begun."""
     for name in ("submitted_at", "due"):
         options[name] = _moment(name, options[name])
-    return grading.grade(ex, grading.Order(outputs=outputs.Outputs.taken(options), **options))
+    return grading.grade(ex, grading.Order(outputs=outputs.Outputs.taken(options, options["submitted_at"]), **options))
 
 
 def _moment(name: str, text: str | None) -> Any:
@@ -86,6 +86,19 @@ def render(report: Path, color: bool | None, **options: Any) -> None:
         console.show("\n".join([*pages, *overall]))
     chosen.write(result)
     chosen.announce(result)
+
+
+@cli.command()
+@click.argument("reports", type=file_path, nargs=-1, required=True)
+@click.option("--format", "kind", type=click.Choice(["canvas", "moodle", "plain"]), default="plain", show_default=True)
+@click.option("--roster", type=file_path, metavar="FILE", help="The platform's own export, or any list of students.")
+@click.option("--item", metavar="TITLE", help="The assignment's name there; default: the title in the reports.")
+@click.option("--out", type=file_path, required=True, metavar="FILE", help="The CSV file to write.")
+def gradebook(reports: tuple[Path, ...], kind: str, roster: Path | None, item: str | None, out: Path) -> int:
+    """Gather REPORTS of `grade --json` in one CSV file. A report's file is named by whom it is of: ada.json."""
+    from grader.cli import marks
+
+    return marks.gather(reports, kind, roster, item, out)
 
 
 @cli.group()

@@ -58,11 +58,13 @@ class Outputs:
     classroom: Path | None = None
     github: bool = False
     show_hidden: bool = False
+    handed_in: datetime | None = None
 
     @classmethod
-    def taken(cls, options: dict[str, Any]) -> Outputs:
+    def taken(cls, options: dict[str, Any], handed_in: datetime | None = None) -> Outputs:
         """The outputs among a command's options, which are taken out of them."""
-        return cls(**{field.name: options.pop(field.name) for field in dataclasses.fields(cls)})
+        names = {field.name for field in dataclasses.fields(cls)} - {"handed_in"}
+        return cls(handed_in=handed_in, **{name: options.pop(name) for name in names})
 
     @property
     def files(self) -> dict[str, Path]:
@@ -78,7 +80,7 @@ class Outputs:
                 raise UsageError(f"--{name} {path}: another format is to be written there too. Name another file.")
             output.check_writable(path)
         if self.classroom50:
-            _render_classroom50(Result(title="", entries=()))  # what it lacks is told now, not after the grade
+            _render_classroom50(Result(title="", entries=()), None)  # what it lacks is told now, not after the grade
 
     def shown(self, result: Result) -> Result:
         """What may be shown to a student."""
@@ -93,6 +95,11 @@ class Outputs:
         for name, path in self.files.items():
             text = self._rendered(name, result).encode()
             output.write(path, functools.partial(_fill, text=text))
+        if self.classroom50:
+            from grader.render import classroom50
+
+            body = classroom50.release_body(result).encode()
+            output.write(self.classroom50.with_name("release-body.md"), functools.partial(_fill, text=body))
 
     def announce(self, result: Result) -> None:
         """What GitHub Actions reads: annotations in the log, the job summary in its file."""
@@ -130,16 +137,16 @@ class Outputs:
         if name == "junit":
             from grader.render import junit
 
-            return junit.render(shown)
+            return junit.render(shown, withheld=self.show_hidden)
         if name == "gradescope":
             from grader.render import gradescope
 
             return gradescope.render(result)
         if name == "classroom50":
-            return _render_classroom50(result)
+            return _render_classroom50(result, self.handed_in)
         from grader.render import classroom
 
-        return classroom.render(shown)
+        return classroom.render(result)
 
 
 def _fill(path: Path, text: bytes) -> None:
@@ -157,15 +164,17 @@ def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _render_classroom50(result: Result) -> str:
+def _render_classroom50(result: Result, handed_in: datetime | None) -> str:
+    """Its environment says which submission this is; when it was handed in, the command does."""
     from grader.render import classroom50
 
-    return classroom50.render(result, {"DATETIME": now().strftime("%Y-%m-%dT%H:%M:%SZ"), **os.environ})
+    now = datetime.now(UTC)  # for this format alone; no verdict depends on it
+    times = {"DATETIME": _instant(handed_in or now), "GRADED_AT": _instant(now)}
+    return classroom50.render(result, {**times, **os.environ})
 
 
-def now() -> datetime:
-    """The time of day, for formats that want one. No verdict depends on it."""
-    return datetime.now(UTC)
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _in_repository(path: Path) -> str:

@@ -79,9 +79,7 @@ def github(to: Path, given: Course, *, minutes: float) -> Path:
     configuration repository."""
     project.empty_folder(to)
     exercises = project.chosen(given.names, given.root)
-    _write(
-        to / "actions" / ".github" / "workflows" / "grade.yml", "grade.yml.j2", exercises=exercises, minutes=minutes
-    )
+    _write(to / "actions" / ".github" / "workflows" / "grade.yml", "grade.yml.j2", exercises=exercises, minutes=minutes)
     autograder = to / "classroom50"
     _grading_side(autograder, given, minutes)
     _write(autograder / "autograder.py", "classroom50.py.j2", mode=EXECUTABLE)

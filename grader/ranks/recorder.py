@@ -31,9 +31,18 @@ PATIENCE = 1.0
 RENDEZVOUS = ("_create_c10d_store", "init_process_group")
 
 MAX_HISTORY = 200
-OPERATIONS = {"_reduce_scatter_base": "reduce_scatter", "_all_gather_base": "all_gather", "_allgather_base": "all_gather"}
+OPERATIONS = {
+    "_reduce_scatter_base": "reduce_scatter",
+    "_all_gather_base": "all_gather",
+    "_allgather_base": "all_gather",
+}
 """Names of the Flight Recorder that the API does not have."""
-SIZES = {"Byte": 1, "Char": 1, "Bool": 1, "Short": 2, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8}
+SIZES = {
+    **dict.fromkeys(("Byte", "Char", "Bool"), 1),
+    **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
+    **dict.fromkeys(("Int", "Float"), 4),
+    **dict.fromkeys(("Long", "Double"), 8),
+}
 """Bytes of an element, by the Flight Recorder's names."""
 
 _waiting: dict[int, dict[str, Any]] = {}
@@ -252,15 +261,15 @@ def history(began: int, world_size: int) -> dict[str, Any]:
     # Its moments are of the time of day, ours count from the start of the run.
     origin = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns() + began
     starts = [(entry["time_created_ns"] - origin) / 1e9 for entry in entries]
+    laters = [*starts[1:], *starts[-1:]]
     over = [bool(entry.get("retired") or entry.get("state") == "completed") for entry in entries]
+    ends = [later if any(over[place:]) else None for place, later in enumerate(laters)]
     groups = {name: group.get("ranks", "") for name, group in recorded.get("pg_config", {}).items()}
+    told = zip(entries, starts, ends, strict=True)
     return {
-        "communications": [
-            _event(entry, groups, world_size, start, later if any(over[place:]) else None)
-            for place, (entry, start, later) in enumerate(zip(entries, starts, [*starts[1:], *starts[-1:]], strict=True))
-        ],
+        "communications": [_event(entry, groups, world_size, start, end) for entry, start, end in told],
         "spans": [],
-        "complete": False,
+        "complete": len(entries) < MAX_HISTORY,
     }
 
 

@@ -53,11 +53,11 @@ class Supervisor:
         self.questions = 0
         self.asked_at = 0.0
         self.idlers: tuple[float, Mapping[int, Wait] | None] = (0.0, None)
-        self.start = time.monotonic()
+        self.began = self.start = time.monotonic()
 
     def run(self) -> None:
         with reserved_port() as port:
-            self.ranks = self._start({**self._spec(), "port": port, "began": time.monotonic_ns()})
+            self.ranks = self._start({**self._spec(), "port": port, "began": int(1e9 * self.began)})
             while any(rank.live for rank in self.ranks):
                 if not self._read(TICK):
                     break  # the judge has gone or lost interest
@@ -67,7 +67,8 @@ class Supervisor:
         self._report()
 
     def _seconds(self) -> float:
-        return time.monotonic() - self.start
+        """Since the run began: the clock of endings and traces. The deadline counts from when the ranks had started."""
+        return time.monotonic() - self.began
 
     # -- starting ---------------------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class Supervisor:
         live = [rank for rank in self.ranks if rank.live]
         if not live:
             return
-        if self._seconds() > self.spec["deadline"]:
+        if time.monotonic() - self.start > self.spec["deadline"]:
             self._time_out(live)
         elif found := self._excess(live):
             self._end_excess(live, found)

@@ -5,26 +5,27 @@ Sources: GitHub's "Workflow commands for GitHub Actions" (their syntax, stopping
 Checks that students do not see are in none of it: whoever may read the repository reads this too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from grader.errors import UsageError
 from grader.model import Finding, Outcome, Report, Result, Verdict
 from grader.report import for_student
+from grader.wording.advice import begun
 from grader.wording.markdown import escape, table
-from grader.wording.plain import OUR_FAULT, finding_lines, headline
+from grader.wording.plain import OUR_FAULT, finding_lines
 from grader.wording.summary import MARKS, Block, page, sections
-from grader.wording.text import UNCOUNTED, points, safe, safe_report
+from grader.wording.text import UNCOUNTED, blocked_by, points, safe, safe_report
 
 MOST_ERRORS = 10
 MESSAGE = 4_000
 SUMMARY_BYTES = 1_000_000
 """A little less than the 1 MiB that GitHub takes, as it may be appended to."""
 
-PathOf = Callable[[Report], str]
+PathOf = Callable[[Path], str]
 
 
 # ── annotations ──
@@ -45,17 +46,20 @@ class _Fault:
 def annotations(result: Result, path_of: PathOf) -> str:
     """Workflow commands that mark the faults in the student's file, a line each; empty where all passed.
 
-    `path_of` tells the file's path in the repository. At most ten errors are shown in a step, so faults come in the
-    order of their cause: a file that does not compile, then what runs were diagnosed with, then what holds back most
-    checks. Faults in the same line are one annotation. What is cut is counted in a notice, which has its own limit.
+    `path_of` tells where in the repository the file of a submission is. At most ten errors are shown in a step, so
+    faults come in the order of their cause: a file that does not compile, then what runs were diagnosed with, then what
+    holds back most checks. Faults in the same line are one annotation. What is cut is counted in a notice, which has
+    its own limit.
     """
     reports = _reports(result)
-    places = _places([fault for report in reports for fault in _faults(report, path_of(report))])
+    places = _places([fault for report in reports for fault in _faults(report, path_of(report.submission.path))])
     shown = [_error(faults) for faults in places[:MOST_ERRORS]]
     cut = sum(map(len, places[MOST_ERRORS:]))
     if cut:
         where = f"in {len(places) - MOST_ERRORS} more places" if len(places) > MOST_ERRORS + 1 else "in one more place"
-        told = f"{cut} more {'findings are' if cut > 1 else 'finding is'} not shown here, {where}. The summary has more."
+        told = (
+            f"{cut} more {'findings are' if cut > 1 else 'finding is'} not shown here, {where}. The summary has more."
+        )
         shown.append(command("notice", told, title=f"The first {MOST_ERRORS} of {len(places)} places"))
     broken = [f"{report.exercise.name}: {v.check.title}" for report in reports for v in _broken(report)]
     if broken:
@@ -102,20 +106,26 @@ def _holds(verdict: Verdict, report: Report) -> int:
 
 
 def _places(faults: Sequence[_Fault]) -> list[list[_Fault]]:
-    """The faults by path and line, the most important place first. Those without a line go on the file's first, last."""
+    """The faults by path and line, the most important place first. What a run's diagnosis tells of ranks without a line
+    goes to the line of its cause; other faults without one stand at the top of the file, those of one check together.
+    """
     ranked = sorted(faults, key=lambda fault: (not fault.cause, -fault.holds, fault.finding.line is None))
-    places: dict[tuple[str, int | None], list[_Fault]] = {}
+    causes = {(f.path, f.finding.case): f.finding.line for f in reversed(ranked) if f.cause and f.finding.line}
+    places: dict[tuple[str, int | str], list[_Fault]] = {}
     for fault in ranked:
-        places.setdefault((fault.path, fault.finding.line), []).append(fault)
+        line = fault.finding.line or (fault.cause and causes.get((fault.path, fault.finding.case)))
+        places.setdefault((fault.path, line or fault.checks[0].check.id), []).append(fault)
     return list(places.values())
 
 
 def _error(faults: Sequence[_Fault]) -> str:
-    """One annotation for all the faults of one line. `endLine` is not given: it is the line itself."""
+    """One annotation for all the faults of one place."""
     first = faults[0]
     lines = [line for fault in faults for line in finding_lines(fault.finding, fault.report.exercise)]
     titles = dict.fromkeys(verdict.check.title for fault in faults for verdict in fault.checks)
-    hints = [hint for fault in faults for v in fault.checks for hint in (*_hints(fault, v), *v.check.hints[:1])]
+    checks = [(fault, verdict) for fault in faults for verdict in fault.checks if begun(fault.report)]
+    hints = [hint for pair in checks for hint in _hints(*pair)]
+    hints += [hint for _, verdict in checks for hint in verdict.check.hints[:1]]
     lines += [f"Hint: {' '.join(hints[0].split())}"] if hints else []
     line = first.finding.line or 1
     return command("error", safe("\n".join(lines), MESSAGE), file=first.path, line=line, title=_title(list(titles)))
@@ -144,34 +154,31 @@ def summary(result: Result) -> str:
 
 
 def _blocks(result: Result) -> Iterator[Block]:
-    shown = replace(
-        result,
-        entries=tuple(
-            replace(entry, report=report) for entry, report in zip(result.entries, _reports(result), strict=True)
-        ),
-    )
-    scores = [
-        (own.report.score * full.scale, own.report.max_score * full.scale)
-        for own, full in zip(shown.entries, result.entries, strict=True)
-    ]
-    total = sum(score * entry.kept for (score, _), entry in zip(scores, result.entries, strict=True))
-    yield [f"## {escape(result.title)}: {points(total)} of {points(sum(most for _, most in scores))} points"]
-    for full, own in zip(result.entries, shown.entries, strict=True):
-        if len(result.entries) > 1:
-            yield [f"**{escape(full.report.exercise.name)}** {escape(full.report.exercise.title)}"]
-        yield table(("", "Check", "Result", "Points"), _rows(own.report, full.scale), "lllr")
-        if full.late:
-            yield [f"{escape(full.late.told)} {points(full.kept * 100)} % of the points are kept."]
-    yield from sections(shown)
+    reports = _reports(result)
+    pairs = list(zip(result.entries, reports, strict=True))
+    score = sum(report.score * entry.scale * entry.kept for entry, report in pairs)
+    most = sum(report.max_score * entry.scale for entry, report in pairs)
+    yield [f"## {escape(result.title)}: {points(round(score, 2))} of {points(round(most, 2))} points"]
+    for entry, report in pairs:
+        if len(pairs) > 1:
+            yield [f"**{escape(report.exercise.name)}**, worth {points(entry.weight)}: {escape(report.exercise.title)}"]
+        yield table(("", "Check", "Result", "Points"), map(partial(_row, report), report.verdicts), "lllr")
+        left_out = sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED)
+        if left_out:
+            yield [f"{points(left_out)} points are not counted; what they are worth goes to the other checks."]
+        if entry.late:
+            yield [escape(entry.late.told)]
+    entries = (replace(entry, report=report) for entry, report in pairs)
+    yield from sections(replace(result, entries=tuple(entries)))
 
 
-def _rows(report: Report, scale: float) -> Iterator[tuple[str, str, str, str]]:
-    for verdict in report.verdicts:
-        worth = f"{points(verdict.score * scale)}/{points(verdict.check.points * scale)}"
-        reason = "" if verdict.outcome is not Outcome.BLOCKED else f": {escape(headline(verdict, report))}"
-        told = f"{verdict.outcome.value}{reason}"
-        counted = "not counted" if verdict.outcome in UNCOUNTED else worth
-        yield MARKS[verdict.outcome], escape(verdict.check.title), told, counted
+def _row(report: Report, verdict: Verdict) -> tuple[str, str, str, str]:
+    told = verdict.outcome.value
+    if verdict.outcome is Outcome.BLOCKED:
+        told += f", {escape(blocked_by(verdict, report.verdicts))}"
+    worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
+    counted = "" if verdict.outcome in UNCOUNTED else worth
+    return MARKS[verdict.outcome], escape(verdict.check.title), told, counted
 
 
 def _reports(result: Result) -> list[Report]:
@@ -185,6 +192,9 @@ def guarded(text: str, token: str) -> str:
     """`text` for the log, with workflow commands stopped around it. `token` ends the stop, so it must be drawn anew for
     each call, at random, after the student's code has ended; it is taken out of the text all the same."""
     if not re.fullmatch(r"[0-9A-Za-z_-]{16,}", token):
-        raise UsageError("The token that stops workflow commands must be 16 or more letters and digits, drawn at random.")
-    body = text.replace("\r\n", "\n").replace("\r", "\n").replace(token, "…")
+        raise UsageError(
+            "The token that stops workflow commands must be 16 or more letters and digits, drawn at random."
+        )
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    body = re.sub(re.escape(token), "…", lines, flags=re.IGNORECASE)
     return f"::stop-commands::{token}\n{body.rstrip(chr(10))}\n::{token}::\n"

@@ -11,8 +11,8 @@ test from run to run:
   A name that was put together from the findings would be a new test whenever the fault moves to another rank.
 
 Outcomes: FAILED is a failure. BLOCKED is a failure of type `blocked`: it earned nothing, and as `skipped` a build whose
-first check failed would count a single failed test and many harmless ones. SKIPPED is skipped. BROKEN is an error: it is
-nobody's failed test, and a build must not pass with it.
+first check failed would count a single failed test and many harmless ones. SKIPPED is skipped. BROKEN is an error:
+it is nobody's failed test, and a build must not pass with it.
 
 The schema knows no properties of a test, so points, score and visibility of each check are properties of its suite, as
 is what handing in late costs. Times are in seconds; there is neither a timestamp nor a host name, as the same report

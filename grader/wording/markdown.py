@@ -22,8 +22,8 @@ def escape(text: str) -> str:
 def code(text: str) -> str:
     """Any text as a code span on one line, which may stand in a table's cell too."""
     line = " ".join(text.split()) or " "
-    ticks = "`" * (_longest(line) + 1)
-    return f"{ticks} {line} {ticks}".replace("|", r"\|")
+    ticks, pad = "`" * (_longest(line) + 1), " " if "`" in line[:1] + line[-1:] else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}".replace("|", r"\|")
 
 
 def fence(lines: Iterable[str], language: str = "text") -> list[str]:

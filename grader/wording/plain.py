@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.wording.advice import begun, first_to_write, where_to_start
 from grader.wording.text import blocked_by, ended, place, rank_list, waiting
 
 OUR_FAULT = "The grader or the exercise is at fault here, not the code that was handed in. This costs no points."
@@ -30,11 +31,6 @@ def details(verdict: Verdict, report: Report) -> list[str]:
     return []
 
 
-def headline(verdict: Verdict, report: Report) -> str:
-    """The first line of the details: what a list of checks has room for."""
-    return next(iter(details(verdict, report)), "")
-
-
 def _failure(verdict: Verdict, report: Report) -> list[str]:
     run = deadlock_of(verdict.findings, report)
     lines = deadlock_lines(run, report.exercise) if run else []
@@ -45,8 +41,17 @@ def _failure(verdict: Verdict, report: Report) -> list[str]:
         lines.append(f"… and {len(left) - FINDINGS_SHOWN} more findings")
     if not verdict.findings:
         lines += verdict.message.splitlines()[:VALUE_LINES]
-    hint = hint_of(verdict)
+    hint = hint_of(verdict) if begun(report) else ""
     return [*lines, f"Hint: {hint}"] if hint else lines
+
+
+def beginning(report: Report) -> str:
+    """Where to start, for who has written nothing yet."""
+    if begun(report):
+        return ""
+    file, beside = where_to_start(report)
+    first = first_to_write(report)
+    return f"Where to start: open {file} and read README.md {beside}; the first thing to write is {first}."
 
 
 def hint_of(verdict: Verdict) -> str:

@@ -1,13 +1,23 @@
-"""A page of Markdown about a result, in blocks that are shown whole or not at all. Give it safe reports for students."""
+"""A page of Markdown about a result, in blocks that are shown whole or not at all. Give it students' safe reports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from grader.model import Finding, Outcome, Report, Result, Verdict
-from grader.wording.advice import replay
+from grader.wording.advice import begun, replay
 from grader.wording.markdown import code, escape, fence, table
-from grader.wording.plain import deadlock_of, details, finding_lines, hint_of, in_bytes, printed, untold, waits
+from grader.wording.plain import (
+    beginning,
+    deadlock_of,
+    details,
+    finding_lines,
+    hint_of,
+    in_bytes,
+    printed,
+    untold,
+    waits,
+)
 
 MARKS = {
     Outcome.PASSED: "✓",
@@ -36,7 +46,7 @@ def page(blocks: Iterable[Block], room: int) -> str:
 
 
 def sections(result: Result) -> Iterator[Block]:
-    """What went wrong in each exercise and how to see it again, under headings of the exercises where there are several."""
+    """What went wrong in each exercise and how to see it again; where there are several, each has its heading."""
     several = len(result.entries) > 1
     for entry in result.entries:
         blocks = list(_exercise(entry.report))
@@ -53,8 +63,10 @@ def _exercise(report: Report) -> Iterator[Block]:
     for verdict in report.verdicts:
         yield from _check(verdict, report, told)
     for label, lines in printed(report)[:OUTPUTS_SHOWN]:
-        yield [f"{escape(label)}:".capitalize()]
+        yield [f"{label[:1].upper()}{label[1:]}:"]
         yield fence(lines)
+    if start := beginning(report):
+        yield fence([start])
     if report.notes:
         yield fence(report.notes)
     yield ["Replay with", "", *fence([" ".join(replay(report))], "sh")]
@@ -91,6 +103,6 @@ def _failure(verdict: Verdict, findings: Sequence[Finding], report: Report) -> I
         lines = details(verdict, report)
     if lines:
         yield fence(lines)
-    hint = hint_of(verdict)
+    hint = hint_of(verdict) if begun(report) else ""
     if hint and findings:
         yield [f"Hint: {code(hint)}" if any(finding.hint for finding in findings) else f"Hint: {escape(hint)}"]

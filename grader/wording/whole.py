@@ -1,10 +1,14 @@
 """A result in whole points, for platforms that know no others, as rows that add up.
 
-The scaling, which `SCALING` declares: where every check is worth whole points, they stay as they are. Otherwise the total
-is the result's points, rounded, or 100 where that is less, and the checks share it by the method of largest
-remainders, so that their parts add up to exactly the total and none is off by a whole point. A check that passed has
+The scaling, which `SCALING` declares: where every check is worth whole points, they stay as they are. Otherwise the
+checks share the total by the method of largest remainders. The total is the result's points, so that an assignment of
+40 points is one of 40; where that is no whole number, or less than a point a check, it is the points rounded, and at
+least 100. So their parts add up to exactly the total and none is off by a whole point. A check that passed has
 its whole part, one that did not has nothing. Late points are taken from an exercise's sum, rounded half up, and shared
 among its passed checks by the same method.
+
+A skipped check has no row, as it would be a red cross for hardware that the machine lacks, unless no other row is
+left: a result without rows is taken for a pass. Checks that students do not see are for one row together.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from dataclasses import dataclass
 from grader.model import Entry, Outcome, Report, Result, Verdict
 from grader.wording.text import UNCOUNTED, finite
 
+WITHHELD = "Checks that are not shown"
 SCALING = "Points are whole here: fractions are shared out by largest remainders, so that rows add up to the total."
 
 
@@ -47,15 +52,28 @@ def rows(result: Result) -> list[Whole]:
     return made
 
 
+def listed(result: Result) -> tuple[list[Whole], list[Whole]]:
+    """The rows to show, and those of checks that students do not see."""
+    every = rows(result)
+    kept = [row for row in every if row.verdict.outcome is not Outcome.SKIPPED] or every
+    shown = [row for row in kept if row.verdict.check.visibility == "visible"]
+    return shown, [row for row in kept if row.verdict.check.visibility != "visible"]
+
+
+def passed(every: Sequence[Whole]) -> bool:
+    """Whether all of the rows' checks passed."""
+    return all(row.verdict.outcome is Outcome.PASSED for row in every)
+
+
 def total(result: Result) -> int:
     """What the rows' maxima add up to; 0 where no check is counted."""
     worths = [_worth(entry, verdict) for entry in result.entries for verdict in entry.report.verdicts]
     if not any(worth > 0 for worth in worths):
         return 0
-    whole = round(sum(worths))
-    if all(math.isclose(worth, round(worth), abs_tol=1e-9) for worth in worths):
-        return whole
-    return max(whole, 100)
+    points = sum(worths)
+    if math.isclose(points, round(points), abs_tol=1e-9) and points >= sum(worth > 0 for worth in worths):
+        return round(points)
+    return max(round(points), 100)
 
 
 def _worth(entry: Entry, verdict: Verdict) -> float:

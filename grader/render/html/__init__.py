@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from grader.model import Result
 from grader.render.html.exercise import exercises
-from grader.wording.text import points, visible
+from grader.wording.text import finite, points, visible
 
 
 def render(result: Result) -> str:
@@ -46,7 +46,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"px": px, "worth": worth, "share": share}
+    environment.filters |= {"px": px, "worth": worth, "share": share, "finite": finite}
     return environment
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 CUT_WIDTH = 40.0
 """Pixels that a silent stretch is given, however long it was."""
 
-QUIET, BUSY = 0.3, 0.6
-"""What share of the drawn time a stretch must take to be cut: where no rank does anything that ends, or where one is
-in the midst of something."""
+DWARFS, SHARE = 4.0, 0.5
+"""Stretches are cut that are so many times as long as any that is kept, and take such a share of what is drawn."""
+
+BUSY = 0.3
+"""How much a stretch counts in which a rank is in the midst of something that ends."""
 
 MOST_CUTS = 8
 TICK = 64.0
@@ -65,18 +68,19 @@ class Axis:
         for piece in self.pieces:
             if not piece.cut:
                 ticks += [tick for tick in _of_piece(piece, step) if not ticks or tick.x - ticks[-1].x >= TICK * 0.8]
-        return tuple(ticks)
+        beside = [edge for piece in self.cuts for edge in (piece.left, piece.right)]
+        return tuple(tick for tick in ticks if all(abs(tick.x - edge) >= TICK / 3 for edge in beside))
 
 
 def axis(moments: Iterable[float], busy: Sequence[tuple[float, float]], left: float, right: float) -> Axis:
     """An axis from 0 to the last of `moments`, the times at which something begins or ends.
 
-    A stretch without any is cut if it dwarfs the rest, and later where it lies within one of `busy`.
+    A stretch without any is cut if it dwarfs the rest; one that lies within one of `busy` has to be longer for that.
     """
-    known = sorted({0.0, *moments})
-    if known[-1] <= 0:
+    known = sorted({0.0, *(round(moment, 6) for moment in moments)})
+    if known[-1] < 1e-6:
         known.append(1e-3)
-    gaps = list(zip(known, known[1:], strict=False))
+    gaps = list(pairwise(known))
     cuts = _cuts(gaps, busy)
     joined = list(_joined(gaps, cuts))
     whole = sum(end - start for start, end, cut in joined if not cut)
@@ -90,16 +94,32 @@ def axis(moments: Iterable[float], busy: Sequence[tuple[float, float]], left: fl
 
 
 def _cuts(gaps: Sequence[tuple[float, float]], busy: Sequence[tuple[float, float]]) -> set[tuple[float, float]]:
-    """The silent stretches to leave out: the longest first, as long as it dwarfs what would be drawn."""
-    left = math.fsum(end - start for start, end in gaps)
-    cuts: set[tuple[float, float]] = set()
-    for gap in sorted(gaps, key=lambda gap: gap[0] - gap[1])[:MOST_CUTS]:
-        length = gap[1] - gap[0]
+    """The silent stretches to leave out: the longest, where they dwarf all the others, and so on with the others."""
+
+    def weight(gap: tuple[float, float]) -> float:
         within = any(start <= gap[0] and gap[1] <= end for start, end in busy)
-        if length > (BUSY if within else QUIET) * left and left - length > 1e-6:
-            cuts.add(gap)
-            left -= length
+        return (gap[1] - gap[0]) * (BUSY if within else 1.0)
+
+    kept = math.fsum(end - start for start, end in gaps)
+    candidates = sorted(gaps, key=lambda gap: gap[0] - gap[1])[: 4 * MOST_CUTS]
+    longest = sorted(((weight(gap), gap) for gap in candidates), reverse=True)
+    cuts: set[tuple[float, float]] = set()
+    while count := _giants([length for length, _ in longest], kept, MOST_CUTS - len(cuts)):
+        cuts |= {gap for _, gap in longest[:count]}
+        kept -= math.fsum(end - start for _, (start, end) in longest[:count])
+        longest = longest[count:]
     return cuts
+
+
+def _giants(lengths: Sequence[float], whole: float, most: int) -> int:
+    """How many of the longest dwarf all the others: up to where the lengths, longest first, fall most steeply."""
+    falls = [
+        (lengths[count - 1] / lengths[count], count)
+        for count in range(1, min(most, len(lengths) - 1) + 1)
+        if lengths[count - 1] > SHARE * (whole - sum(lengths[:count]))
+    ]
+    fall, count = max(falls, default=(0.0, 0))
+    return count if fall > DWARFS else 0
 
 
 def _joined(gaps: Sequence[tuple[float, float]], cuts: set[tuple[float, float]]) -> Iterator[tuple[float, float, bool]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from grader.model import Deadlocked, Finished, RankRecord, Run, TimedOut, Wait
 from grader.render.html.axis import lasting, moment
-from grader.trace import Communication, Span
+from grader.trace import Communication, Span, Trace
 from grader.wording.text import ended, rank_list, waiting
 
 LETTERS = {
@@ -61,7 +61,7 @@ class Event:
     @property
     def for_told(self) -> str:
         if self.stuck:
-            return "never ends"
+            return "never ended"
         return "not over" if self.open else lasting(self.end - self.start)
 
     def told(self) -> str:
@@ -77,22 +77,34 @@ def within(value: float, length: float) -> float:
 
 
 def length_of(run: Run) -> float:
-    """How long the drawing of a run is, in seconds: until the last rank has ended."""
-    known = [value for value in (rank.ending.seconds for rank in run.ranks) if math.isfinite(value)]
-    traced = [
-        event.start if event.end is None else event.end
-        for rank in run.ranks
-        if rank.trace
-        for event in (*rank.trace.communications, *rank.trace.spans)
+    """How long the drawing of a run is, in seconds: until the last rank has ended and the last event is over."""
+    ends = [over for record in run.ranks if (over := _last(record)) is not None]
+    return min(max([1e-4, *(ended_at(record, run) for record in run.ranks), *ends]), LONGEST)
+
+
+def ended_at(record: RankRecord, run: Run) -> float:
+    """When a rank ended, on the clock of the traces. Where nobody noted it: when the run was over."""
+    noted = within(record.ending.seconds, LONGEST)
+    return noted + delay(run) if noted > 0 else within(run.seconds, LONGEST)
+
+
+def delay(run: Run) -> float:
+    """By how much the clock of the endings is behind that of the traces: endings may be counted from the moment when
+    all ranks had started. No rank ends before the last that it did."""
+    behind = [
+        over - record.ending.seconds
+        for record in run.ranks
+        if (over := _last(record)) is not None and math.isfinite(record.ending.seconds)
     ]
-    bound = max([0.0, *known, run.seconds if math.isfinite(run.seconds) else 0.0])
-    ends = [value for value in (*known, *traced) if math.isfinite(value) and value <= bound]
-    return min(max([1e-4, *ends]), LONGEST)
+    return max([0.0, *behind])
 
 
-def ended_at(record: RankRecord, length: float) -> float:
-    """When a rank ended. Where nobody noted it: at the end of the run."""
-    return within(record.ending.seconds, length) or length
+def _last(record: RankRecord) -> float | None:
+    """The last moment that a rank's trace tells of."""
+    trace = record.trace or Trace()
+    events: list[Communication | Span] = [*trace.communications, *trace.spans]
+    moments = (event.start if event.end is None else event.end for event in events)
+    return max((moment for moment in moments if 0 <= moment <= LONGEST), default=None)
 
 
 def wait_of(record: RankRecord) -> Wait | None:
@@ -107,27 +119,26 @@ def ending_told(record: RankRecord) -> str:
     return f"{words}, line {ending.at}" if ending.at else words
 
 
-def events_of(record: RankRecord, world_size: int, length: float) -> tuple[Event, ...]:
+def events_of(record: RankRecord, run: Run, length: float) -> tuple[Event, ...]:
     """Everything that a rank did, in the order of its beginning."""
-    over = ended_at(record, length)
+    over, world_size = min(ended_at(record, run), length), len(run.ranks)
     if record.trace is None:
-        return (_untraced(record, over, length),)
+        return tuple(_untraced(record, over, length))
     spans = [_span(span, over) for span in record.trace.spans]
     talks = _talks(record, record.trace.communications, world_size, over, length)
     waits = wait_of(record)
     if waits and not any(talk.stuck for talk in talks):
-        last = max((event.end for event in (*spans, *talks) if not event.open), default=0.0)
+        last = max((event.end for event in (*spans, *talks) if not event.open), default=over)
         talks.append(_wait(record, waits, last, length))
     return tuple(sorted([*spans, *talks], key=lambda event: event.start))
 
 
-def _untraced(record: RankRecord, over: float, length: float) -> Event:
+def _untraced(record: RankRecord, over: float, length: float) -> Iterator[Event]:
+    """A plain bar up to the ending. Since when the rank had waited by then nobody knows."""
+    yield Event(layer=TALK, kind="untraced", name="runs, without a trace", start=0.0, end=over)
     waits = wait_of(record)
-    plain = Event(layer=TALK, kind="untraced", name="runs, without a trace", start=0.0, end=over)
-    if waits is None:
-        return plain
-    name = f"runs, without a trace; {ended(record.ending)}"
-    return replace(plain, name=name, end=length, open=True, stuck=True, line=record.ending.at)
+    if waits:
+        yield _wait(record, waits, over, length)
 
 
 def _wait(record: RankRecord, waits: Wait, since: float, length: float) -> Event:
@@ -150,7 +161,8 @@ def _span(span: Span, over: float) -> Event:
     named = span.name and span.name != span.kind
     name = span.name if span.kind == "region" else f"{span.kind} {span.name}" if named else span.kind
     layer = REGION if span.kind == "region" else PHASE
-    return Event(layer=layer, kind=span.kind, name=name, start=start, end=end, open=span.end is None)
+    kind = REGION if layer == REGION else _kind(span.kind)
+    return Event(layer=layer, kind=kind, name=name, start=start, end=end, open=span.end is None)
 
 
 def _talks(

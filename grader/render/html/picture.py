@@ -7,7 +7,8 @@ that overlap in time lie on lanes of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 
 from grader.model import Finished, RankRecord, Run
 from grader.render.html.axis import Axis, axis, lasting, moment
@@ -23,8 +24,9 @@ from grader.render.html.events import (
     length_of,
     wait_of,
 )
+from grader.render.html.shapes import Arrow, Band, Bar, Break, Flag, Lane, Picture
 
-WIDTH, GUTTER, MARGIN, OPEN = 1000.0, 96.0, 12.0, 36.0
+WIDTH, GUTTER, MARGIN, OPEN = 1000.0, 96.0, 12.0, 60.0
 """The drawing, the rank's names on its left, what is free on its right, and the place right of the last moment where
 bars end that never end."""
 
@@ -41,139 +43,17 @@ LETTER = 6.3
 NARROWEST = 2.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One event where it stands. `label` is what there is room for."""
-
-    event: Event
-    x: float
-    y: float
-    width: float
-    height: float
-    label: str
-
-    @property
-    def middle(self) -> float:
-        return self.y + self.height / 2
-
-    @property
-    def edge(self) -> str:
-        """The outline of a bar that is not over: its right end is ragged."""
-        right, top, bottom = self.x + self.width, self.y, self.y + self.height
-        teeth = [
-            (right - (4 if number % 2 else 0), top + (bottom - top) * number / 6) for number in range(7)
-        ]
-        points = [(self.x, top), *teeth, (self.x, bottom)]
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """Bars that do not overlap. Only the first lane of a layer has a title."""
-
-    title: str
-    y: float
-    height: float
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """How a rank ended, at its moment."""
-
-    x: float
-    text_x: float
-    anchor: str
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
-    """One rank. `left_out` counts the events that are not drawn; `last` says that they are the earlier ones."""
-
-    rank: int
-    y: float
-    height: float
-    lanes: tuple[Lane, ...]
-    flag: Flag
-    left_out: int
-    last: bool
-    incomplete: bool
-
-    @property
-    def events(self) -> list[Event]:
-        """What is drawn, in the order of its beginning."""
-        return sorted((bar.event for lane in self.lanes for bar in lane.bars), key=lambda event: event.start)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrow:
-    """From a send to the receive that took it."""
-
-    x: float
-    y: float
-    to_x: float
-    to_y: float
-
-    @property
-    def path(self) -> str:
-        """A curve that leaves its bar downwards or upwards."""
-        bend = (self.to_y - self.y) / 2
-        return (
-            f"M{self.x:.1f},{self.y:.1f} C{self.x:.1f},{self.y + bend:.1f} "
-            f"{self.to_x:.1f},{self.to_y - bend:.1f} {self.to_x:.1f},{self.to_y:.1f}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Break:
-    """A place where the axis is cut."""
-
-    x: float
-    middle: float
-    right: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """All that is drawn of a run. `stuck` is the moment after which nothing moves."""
-
-    height: float
-    axis: Axis
-    bands: tuple[Band, ...]
-    arrows: tuple[Arrow, ...]
-    breaks: tuple[Break, ...]
-    stuck: tuple[float, str] | None
-    more_ranks: int
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of bars that are there, in the order of the legend."""
-        present = {bar.event.kind for band in self.bands for lane in band.lanes for bar in lane.bars}
-        return tuple(kind for kind in ("region", *PHASES, *TALKS, "other", "untraced") if kind in present)
-
-    @property
-    def is_stuck(self) -> bool:
-        return any(bar.event.stuck for band in self.bands for lane in band.lanes for bar in lane.bars)
-
-
-PHASES = ("forward", "backward", "optimizer")
-TALKS = tuple(kind for kind in LETTERS if kind not in PHASES)
-
-
 def picture(run: Run, most: int) -> Picture:
     """The drawing of a run with at most `most` events a rank: of a run that went wrong its last, else its first."""
     length = length_of(run)
     records = run.ranks[:MOST_BANDS]
-    events = {record.rank: events_of(record, len(run.ranks), length) for record in records}
+    events = {record.rank: events_of(record, run, length) for record in records}
     last = run.diagnosis is not None
     drawn = {rank: (list(found[-most:]) if last else list(found[:most])) for rank, found in events.items()}
     scale = _axis(run, [event for found in drawn.values() for event in found], length)
     bands, y = [], TOP
     for record in records:
-        band = _band(record, drawn[record.rank], scale, y, length)
+        band = _band(record, drawn[record.rank], scale, y, ended_at(record, run))
         bands.append(replace(band, left_out=len(events[record.rank]) - len(drawn[record.rank]), last=last))
         y += bands[-1].height + GAP
     return Picture(
@@ -193,12 +73,12 @@ def _axis(run: Run, events: Sequence[Event], length: float) -> Axis:
     right = WIDTH - MARGIN - (OPEN if never else 0)
     begins = [event.start for event in events]
     ends = [event.end for event in events if not event.open]
-    moments = [*begins, *ends, length, *(ended_at(rank, length) for rank in run.ranks)]
+    moments = [*begins, *ends, length, *(ended_at(record, run) for record in run.ranks)]
     busy = [(event.start, event.end) for event in events if not event.open and event.layer != REGION]
     return axis(moments, busy, GUTTER, right)
 
 
-def _band(record: RankRecord, events: Sequence[Event], scale: Axis, y: float, length: float) -> Band:
+def _band(record: RankRecord, events: Sequence[Event], scale: Axis, y: float, over: float) -> Band:
     below = y + HEAD
     lanes: list[Lane] = []
     for layer in (REGION, PHASE, TALK):
@@ -216,7 +96,7 @@ def _band(record: RankRecord, events: Sequence[Event], scale: Axis, y: float, le
         y=y,
         height=below + PAD - y,
         lanes=tuple(lanes),
-        flag=_flag(record, scale, length),
+        flag=_flag(record, scale, over),
         left_out=0,
         last=False,
         incomplete=record.trace is not None and not record.trace.complete,
@@ -243,14 +123,24 @@ def _bar(event: Event, scale: Axis, y: float, high: float) -> Bar:
     x = scale.x(event.start)
     until = WIDTH - MARGIN if event.stuck else scale.x(event.end)
     width = max(NARROWEST, until - x)
-    return Bar(event=event, x=x, y=y, width=width, height=high, label=_label(event, width, high))
+    left, right = _room(x, x + width, scale)
+    label = _label(event, right - left, high)
+    return Bar(event=event, x=x, y=y, width=width, height=high, label=label, label_x=(left + right) / 2)
+
+
+def _room(left: float, right: float, scale: Axis) -> tuple[float, float]:
+    """The widest stretch of a bar that no break of the axis covers."""
+    edges = [left, *(x for piece in scale.cuts for x in (piece.left, piece.right) if left < x < right), right]
+    inside = any(piece.left <= left < piece.right for piece in scale.cuts)
+    free = list(pairwise(edges))[inside::2]
+    return max(free, key=lambda room: room[1] - room[0], default=(left, left))
 
 
 def _label(event: Event, width: float, high: float) -> str:
     """The name, a letter or nothing, whatever fits."""
     if high < 11:
         return ""
-    name = event.name if event.layer != PHASE else event.kind
+    name = event.kind if event.layer == PHASE and event.kind in LETTERS else event.name
     for text in (name, LETTERS.get(event.kind, "")):
         if text and len(text) * LETTER + 8 <= width:
             return text
@@ -258,9 +148,8 @@ def _label(event: Event, width: float, high: float) -> str:
     return letter if letter and len(letter) * LETTER + 3 <= width else ""
 
 
-def _flag(record: RankRecord, scale: Axis, length: float) -> Flag:
+def _flag(record: RankRecord, scale: Axis, over: float) -> Flag:
     text, stuck = ending_told(record), wait_of(record) is not None
-    over = ended_at(record, length)
     x = WIDTH - MARGIN if stuck else scale.x(over)
     if not stuck:
         text = f"{text} at {moment(over)}" if record.ending.seconds > 0 else text

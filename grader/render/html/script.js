@@ -6,9 +6,15 @@ const tip = document.getElementById("tip");
 const button = document.getElementById("theme");
 const system = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-const label = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
+function label() {
+  button.textContent = isDark() ? "Light" : "Dark";
+  button.setAttribute("aria-label", `${button.textContent} colours`);
+}
 button.hidden = false;
-button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
+button.addEventListener("click", () => {
+  root.dataset.theme = isDark() ? "light" : "dark";
+  label();
+});
 system.addEventListener("change", label);
 label();
 
@@ -18,7 +24,8 @@ function reveal(id, smooth) {
   if (!target) return;
   for (let inner = target; inner; inner = inner.parentElement) if (inner.tagName === "DETAILS") inner.open = true;
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  target.scrollIntoView({ block: target.classList.contains("line") ? "center" : "start", behavior: smooth && !still ? "smooth" : "auto" });
+  const block = target.classList.contains("line") ? "center" : "start";
+  target.scrollIntoView({ block, behavior: smooth && !still ? "smooth" : "auto" });
   const place = target.tagName === "DETAILS" ? target.querySelector("summary") : target;
   if (place.tabIndex < 0 && !place.hasAttribute("tabindex")) place.tabIndex = -1;
   place.focus({ preventScroll: true });
@@ -39,13 +46,26 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", () => reveal(location.hash.slice(1), false));
 if (location.hash) reveal(location.hash.slice(1), false);
 
+// ── where the file is longer than its place, it begins with what matters ──
+for (const pane of document.querySelectorAll(".source")) {
+  const first = pane.querySelector(".marked");
+  if (first && !location.hash && pane.scrollHeight > pane.clientHeight)
+    pane.scrollTop = first.getBoundingClientRect().top - pane.getBoundingClientRect().top - pane.clientHeight / 3;
+}
+
+// ── where a drawing is wider than the window, it begins with how it went wrong ──
+for (const drawing of document.querySelectorAll(".run.wrong .drawing")) drawing.scrollLeft = drawing.scrollWidth;
+
 // ── bars: one of each timeline is in the order of the Tab key, arrow keys reach the others ──
 const barOf = (event) => event.target instanceof Element && event.target.closest("svg.timeline .bar");
 for (const drawing of document.querySelectorAll("svg.timeline")) {
   const first = drawing.querySelector(".bar.stuck") || drawing.querySelector(".bar");
   first?.setAttribute("tabindex", "0");
 }
-const middle = (bar) => { const box = bar.getBoundingClientRect(); return { x: box.left + Math.min(box.width / 2, 12), y: box.top + box.height / 2 }; };
+function middle(bar) {
+  const box = bar.getBoundingClientRect();
+  return { x: box.left + Math.min(box.width / 2, 12), y: box.top + box.height / 2 };
+}
 function next(bar, key) {
   const all = [...bar.closest("svg").querySelectorAll(".bar")];
   if (key === "Home") return all[0];
@@ -58,7 +78,8 @@ function next(bar, key) {
     if (other === bar) continue;
     const there = middle(other);
     const dx = there.x - here.x, dy = there.y - here.y;
-    if (along ? Math.abs(dy) > 3 || Math.sign(dx) !== sign : Math.abs(dy) <= 3 || Math.sign(dy) !== sign) continue;
+    const aside = along ? Math.abs(dy) > 3 : Math.abs(dy) <= 3;
+    if (aside || Math.sign(along ? dx : dy) !== sign) continue;
     const far = along ? Math.abs(dx) : Math.abs(dy) * 1000 + Math.abs(dx);
     if (far < least) { best = other; least = far; }
   }
@@ -67,7 +88,7 @@ function next(bar, key) {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") return hide();
   const bar = barOf(event);
-  if (!bar || !["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key)) return;
+  if (!bar || !/^(Arrow(Left|Right|Up|Down)|Home|End)$/.test(event.key)) return;
   event.preventDefault();
   const other = next(bar, event.key);
   if (!other) return;
@@ -77,28 +98,53 @@ document.addEventListener("keydown", (event) => {
 });
 
 // ── the words about a bar, and the calls of the other ranks that belong to it ──
+let told = null;
+function row(kind, text) {
+  const element = document.createElement(kind);
+  element.textContent = text;
+  return element;
+}
 function show(bar) {
   const [name, ...rest] = bar.getAttribute("aria-label").split(" · ");
-  const head = document.createElement("strong");
-  head.textContent = name;
-  tip.replaceChildren(head, ...rest.map((text) => { const row = document.createElement("span"); row.textContent = text; return row; }));
-  if (bar.hasAttribute("href")) { const row = document.createElement("em"); row.textContent = "Enter or click: to the line"; tip.append(row); }
+  tip.replaceChildren(row("strong", name), ...rest.map((text) => row("span", text)));
+  if (bar.hasAttribute("href")) tip.append(row("em", "Enter or click: to the line"));
   tip.hidden = false;
-  const box = bar.getBoundingClientRect(), size = tip.getBoundingClientRect();
-  const x = Math.min(box.left, Math.max(box.left + box.width / 2 - size.width / 2, 8));
-  tip.style.left = `${Math.max(8, Math.min(Math.max(x, box.left + Math.min(box.width, 40) / 2 - size.width / 2), innerWidth - size.width - 8))}px`;
-  tip.style.top = `${box.bottom + size.height + 8 < innerHeight ? box.bottom + 6 : Math.max(4, box.top - size.height - 6)}px`;
   together(bar);
+  told = bar;
+  place();
+}
+function place() {
+  if (!told) return;
+  const box = told.getBoundingClientRect(), size = tip.getBoundingClientRect();
+  const x = box.left + Math.min(box.width, 160) / 2 - size.width / 2;
+  const below = box.bottom + size.height + 8 < innerHeight;
+  tip.style.left = `${Math.max(8, Math.min(x, innerWidth - size.width - 8))}px`;
+  tip.style.top = `${Math.max(4, below ? box.bottom + 6 : box.top - size.height - 6)}px`;
 }
 function together(bar) {
   for (const old of document.querySelectorAll(".bar.same")) old.classList.remove("same");
   const call = bar?.dataset.call;
-  if (call) for (const other of bar.closest("svg").querySelectorAll(".bar")) if (other.dataset.call === call) other.classList.add("same");
+  if (!call) return;
+  for (const other of bar.closest("svg").querySelectorAll(".bar"))
+    other.classList.toggle("same", other.dataset.call === call);
 }
-function hide() { tip.hidden = true; together(null); }
-document.addEventListener("pointerover", (event) => { const bar = barOf(event); if (bar) show(bar); else if (!barOf({ target: document.activeElement })) hide(); });
-document.addEventListener("focusin", (event) => { const bar = barOf(event); if (bar) show(bar); else hide(); });
-document.addEventListener("scroll", hide, { capture: true, passive: true });
+function hide() {
+  tip.hidden = true;
+  told = null;
+  together(null);
+}
+document.addEventListener("pointerover", (event) => {
+  const bar = barOf(event), kept = barOf({ target: document.activeElement });
+  if (bar || kept) show(bar || kept);
+  else hide();
+});
+document.addEventListener("focusin", (event) => {
+  const bar = barOf(event);
+  if (bar) show(bar);
+  else hide();
+});
+addEventListener("scroll", place, { capture: true, passive: true });
+addEventListener("resize", place);
 
 // ── on paper nothing that went wrong is folded away ──
 let opened = [];

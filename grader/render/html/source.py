@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
+from pygments import highlight  # type: ignore[import-untyped]
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 
 from grader.model import Submission
 from grader.wording.text import source_lines
@@ -74,7 +74,9 @@ def coloured(texts: Sequence[str]) -> list[Markup]:
 
 def _cut(text: str) -> str:
     text = text.rstrip()
-    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}… ({len(text) - LONGEST_LINE:,} more characters)"
+    return (
+        text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}… ({len(text) - LONGEST_LINE:,} more characters)"
+    )
 
 
 def marked(pairs: Iterable[tuple[int | None, Mark]]) -> dict[int, list[Mark]]:

@@ -1,0 +1,50 @@
+"""`gradebook`: reports of many students become one CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from grader.cli.console import say, show
+from grader.cli.ending import FAULT, PASSED
+from grader.errors import UsageError
+
+
+def gather(reports: Sequence[Path], kind: str, roster: Path | None, item: str | None, out: Path) -> int:
+    """Write the file and say who is not in it. The code of a fault of ours where a report is none that gives a mark."""
+    from grader import reading
+    from grader.course import gradebook
+    from grader.practice import output
+
+    results = [(path.stem, reading.read(path)) for path in reports]
+    titles = {result.title for _, result in results}
+    if item is None and len(titles) > 1:
+        raise UsageError(f"The reports are of {len(titles)} assignments; name the item with --item.")
+    known = _read(roster) if roster else ""
+    if kind != "plain" and not known:
+        raise UsageError(f"--format {kind} fills in an export of the gradebook; name it with --roster.")
+    output.check_writable(out)
+    if kind == "plain":
+        book = gradebook.plain(results, known)
+    else:
+        book = (gradebook.canvas if kind == "canvas" else gradebook.moodle)(results, known, item or titles.pop())
+    output.write(out, lambda path: path.write_bytes(book.text.encode()))
+    _tell("No student of the roster is called", book.unknown)
+    _tell("No report of", book.missing)
+    _tell("No mark, since the grader or an exercise was at fault:", book.ungraded)
+    show(f"{out} holds the marks of {len(results) - len(book.unknown) - len(book.ungraded)} hand-ins.")
+    return FAULT if book.ungraded else PASSED
+
+
+def _tell(sentence: str, names: Sequence[str]) -> None:
+    if names:
+        say(f"grader: {sentence} {', '.join(names)}.")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text; export it again, or save it as UTF-8.") from None

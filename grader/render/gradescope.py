@@ -1,0 +1,171 @@
+"""The result as Gradescope's results.json, which run_autograder writes to /autograder/results/results.json.
+
+Source: Gradescope's "Autograder Specifications" (Output format, Controlling test case visibility).
+
+Output is `ansi`: a fixed-width page, so that carets stay under their columns and the table of a deadlock stays one, in
+the colours of the terminal's page. `md` would show values through a Markdown dialect that is not documented; in
+ANSI nothing but an escape character acts, and none that a student prints gets here.
+
+The score: the assignment on the platform is worth a fixed number of points, so what broken and skipped checks are worth
+must not be lost. `score` is `result.points * result.score / result.max_score`, and the tests' points are scaled alike.
+It overrides the sum of the tests, which tell what was earned before points for lateness went off; the output says how
+many did. Where no check counts there is no score at all: the platform then reports a failed autograder to the staff,
+where a 0 would be taken for a grade. Uncounted tests have neither points nor status.
+
+Each test carries its check's own visibility, so what a hidden one says is for the staff alone until the platform shows
+it. All that is always visible, the output at the top first, is made from what students may see: it tells
+the points of the shown checks only. The platform's own stdout is hidden, as anything may be printed there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from rich.text import Text
+
+from grader.model import Entry, Outcome, Report, Result, Verdict
+from grader.report import for_student
+from grader.wording.advice import replay
+from grader.wording.layout import paint
+from grader.wording.plain import beginning, details, finding_lines, printed, within
+from grader.wording.text import UNCOUNTED, finite, points, safe_report
+
+TOP_BYTES = 150_000
+TESTS_BYTES = 600_000
+"""Of all the tests' outputs together: the file stays well under a megabyte."""
+
+STYLES = {
+    Outcome.PASSED: ("✓", "green"),
+    Outcome.FAILED: ("✗", "red"),
+    Outcome.BLOCKED: ("–", "dim"),
+    Outcome.SKIPPED: ("–", "dim"),
+    Outcome.BROKEN: ("!", "yellow"),
+}
+
+Fields = dict[str, Any]
+
+
+def render(result: Result) -> str:
+    """The result as one JSON object, ending with a newline."""
+    entries = tuple(replace(entry, report=safe_report(entry.report)) for entry in result.entries)
+    result = replace(result, entries=entries)
+    factor = result.points / result.max_score if result.max_score > 0 else 0.0
+    count = sum(len(entry.report.verdicts) for entry in result.entries)
+    room = TESTS_BYTES // max(count, 1)
+    content: Fields = {
+        "execution_time": round(sum(finite(entry.report.seconds) for entry in result.entries), 3),
+        "output": _painted(_top(result, factor), TOP_BYTES),
+        "output_format": "ansi",
+        "test_output_format": "ansi",
+        "test_name_format": "text",
+        "stdout_visibility": "hidden",
+        "tests": [
+            test
+            for number, entry in enumerate(result.entries, 1)
+            for test in _tests(result, entry, number, factor, room)
+        ],
+    }
+    if result.max_score > 0:
+        content = {"score": _points(result.score * factor), **content}
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+# ── one test a check ──
+
+
+def _tests(result: Result, entry: Entry, number: int, factor: float, room: int) -> Iterator[Fields]:
+    """The checks of one exercise. Only what is withheld is judged with the runs that are."""
+    whole = entry.report
+    shown = for_student(whole)
+    several = len(result.entries) > 1
+    for index, verdict in enumerate(whole.verdicts, 1):
+        visible = verdict.check.visibility == "visible"
+        test = {
+            "name": f"{whole.exercise.name}: {verdict.check.title}" if several else verdict.check.title,
+            "name_format": "text",
+            "number": f"{number}.{index}" if several else str(index),
+            "output": _painted(_body(verdict, shown if visible else whole), room),
+            "output_format": "ansi",
+            "tags": [whole.exercise.name, verdict.outcome.value],
+            "visibility": verdict.check.visibility,
+            "extra_data": {
+                "exercise": whole.exercise.name,
+                "check": verdict.check.id,
+                "outcome": verdict.outcome.value,
+            },
+        }
+        yield {**_graded(verdict, entry.scale * factor), **test}
+
+
+def _graded(verdict: Verdict, scale: float) -> Fields:
+    if verdict.outcome in UNCOUNTED:
+        return {}
+    status = "passed" if verdict.outcome is Outcome.PASSED else "failed"
+    return {
+        "score": _points(verdict.score * scale),
+        "max_score": _points(verdict.check.points * scale),
+        "status": status,
+    }
+
+
+def _body(verdict: Verdict, report: Report) -> list[Text]:
+    mark, style = STYLES[verdict.outcome]
+    head = Text.assemble((f"{mark} {verdict.outcome.value}", style))
+    return [head, *map(_line, details(verdict, report))]
+
+
+# ── the output at the top ──
+
+
+def _top(result: Result, factor: float) -> list[Text]:
+    lines: list[Text] = []
+    for entry in result.entries:
+        lines += [*([Text()] if lines else []), *_exercise(entry, for_student(entry.report), factor)]
+    if result.max_score <= 0:
+        lines += [Text(), Text("No check could be graded. This is no fault of yours, and staff is told.", "yellow")]
+    return lines
+
+
+def _exercise(entry: Entry, report: Report, factor: float) -> list[Text]:
+    scale = entry.scale * factor
+    told = f"{points(_points(report.score * scale))} of {points(_points(report.max_score * scale))} points"
+    lines = [
+        Text.assemble((report.exercise.name, "bold"), f"  {report.exercise.title}"),
+        Text(f"{told} in the checks shown"),
+    ]
+    left_out = sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED)
+    if left_out:
+        lines.append(Text("Checks that are not counted leave what they are worth to the others.", "dim"))
+    if entry.late:
+        lines.append(Text(entry.late.told, "yellow"))
+    problem = report.submission.problem
+    if problem:
+        lines += [Text(), *map(_line, finding_lines(problem, report.exercise))]
+    for label, output in printed(report):
+        lines += [Text(), Text(f"{label}:", "bold"), *(Text(f"  {line}") for line in output)]
+    if start := beginning(report):
+        lines += [Text(), Text(start)]
+    lines += [Text(f"Note: {note}") for note in report.notes]
+    return [*lines, Text(), Text(f"To see this again: {' '.join(replay(report))}", "dim")]
+
+
+# ── text ──
+
+
+def _line(text: str) -> Text:
+    line = Text(text)
+    line.highlight_regex(r"^  (?:expected|got) ", "dim")
+    line.highlight_regex(r"^Hint:", "cyan")
+    return line
+
+
+def _painted(lines: list[Text], room: int) -> str:
+    painted = paint(lines, color=True).rstrip("\n").split("\n")
+    return "\n".join(within(painted, room, size=lambda line: len(json.dumps(line, ensure_ascii=False).encode())))
+
+
+def _points(value: float) -> float:
+    return round(finite(value), 4)

@@ -1,0 +1,120 @@
+"""What the page says about the checks of an exercise and their findings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from grader.model import Entry, Finding, Outcome, Report, Verdict
+from grader.wording.advice import begun
+from grader.wording.text import UNCOUNTED, blocked_by, place
+
+MARKS = {
+    Outcome.PASSED: "✓",
+    Outcome.FAILED: "✗",
+    Outcome.BLOCKED: "\N{EN DASH}",
+    Outcome.SKIPPED: "\N{EN DASH}",
+    Outcome.BROKEN: "!",
+}
+OUR_FAULT = "The grader or the exercise is at fault here, not your code. This costs you no points."
+
+FINDINGS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingView:
+    """A finding with its place on the page. `told` names the finding that has said the same before."""
+
+    id: str
+    finding: Finding
+    place: str
+    run: str
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckView:
+    """A verdict. `worth` is what it is worth in the result, `reason` why it was not judged."""
+
+    id: str
+    verdict: Verdict
+    mark: str
+    worth: float
+    reason: str
+    hint: str
+    findings: tuple[FindingView, ...]
+    left_out: int
+
+    @property
+    def told(self) -> str:
+        """The finding that has said all of this before."""
+        return self.findings[0].told if self.findings and all(view.told for view in self.findings) else ""
+
+    @property
+    def outcome(self) -> str:
+        return self.verdict.outcome.value
+
+    @property
+    def counted(self) -> bool:
+        return self.verdict.outcome not in UNCOUNTED
+
+    @property
+    def score(self) -> float:
+        return self.worth if self.verdict.outcome is Outcome.PASSED else 0.0
+
+    @property
+    def opens(self) -> bool:
+        return bool(self.findings or self.hint or self.verdict.message) and self.outcome in ("failed", "broken")
+
+
+def checks(id: str, entry: Entry, places: dict[str, str]) -> Iterator[CheckView]:
+    """The checks in the author's order. A finding that has been shown before is only named."""
+    problem = entry.report.submission.problem
+    told: dict[Finding, str] = {replace(problem, hint=None): f"{id}-p"} if problem else {}
+    for number, verdict in enumerate(entry.report.verdicts):
+        findings = _findings(f"{id}-c{number}", verdict, entry.report, places, told)
+        own = [view.finding.hint for view in findings if view.finding.hint]
+        failed = verdict.outcome is Outcome.FAILED
+        new = not findings or any(not view.told for view in findings)
+        general = verdict.check.hints[0] if failed and verdict.check.hints and not own and new else ""
+        yield CheckView(
+            id=f"{id}-c{number}",
+            verdict=verdict,
+            mark=MARKS[verdict.outcome],
+            worth=verdict.check.points * entry.scale,
+            reason=_reason(verdict, entry.report),
+            hint=general.strip() if begun(entry.report) else "",
+            findings=tuple(findings[:FINDINGS_SHOWN]),
+            left_out=max(0, len(findings) - FINDINGS_SHOWN),
+        )
+
+
+def _findings(
+    id: str, verdict: Verdict, report: Report, places: dict[str, str], told: dict[Finding, str]
+) -> list[FindingView]:
+    views = []
+    for number, finding in enumerate(verdict.findings if verdict.outcome is Outcome.FAILED else ()):
+        cause = replace(finding, hint=None)
+        views.append(
+            FindingView(
+                id=f"{id}-f{number}",
+                finding=finding,
+                place=place(replace(finding, line=None), report.exercise),
+                run=places.get(finding.case or "", ""),
+                told=told.get(cause, ""),
+            )
+        )
+        if number < FINDINGS_SHOWN:
+            told.setdefault(cause, views[-1].id)
+    return views
+
+
+def _reason(verdict: Verdict, report: Report) -> str:
+    match verdict.outcome:
+        case Outcome.BLOCKED:
+            return blocked_by(verdict, report.verdicts)
+        case Outcome.SKIPPED:
+            return verdict.message or "skipped"
+        case Outcome.BROKEN:
+            return OUR_FAULT
+    return ""
