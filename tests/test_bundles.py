@@ -109,6 +109,7 @@ def test_a_student_sees_whether_the_copy_is_whole(student):
 def test_every_target_of_the_students_makefile_is_explained_and_there(student):
     text = (student / "Makefile").read_text()
     told = make(student).stdout
+    assert "No rule to make target 'verify'" in make(student, "verify").stderr
     assert "verify" not in told and "lock " not in told
     for name in ("grade", "list", "show", "hint", "reset", "doctor", "sandbox", "test", "clean"):
         assert f"\n{name}:" in text and f"  {name}" in told

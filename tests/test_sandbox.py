@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from grader.errors import RunError
-from grader.model import Killed, Limits, Raised
+from grader.errors import RunError, UsageError
+from grader.model import Case, Exercise, Killed, Limits, Raised, Submission
 from grader.ranks import Session, proof, sandbox, seccomp
 from grader.ranks.census import Census, anonymous_memory
 from grader.ranks.folder import RunFolder, remove
 from grader.ranks.limits import reached
-from tests.conftest import LEVELS, RunIt
+from tests.conftest import LEVELS, STUDENTS, RunIt
 
 inside_only = pytest.mark.skipif(sandbox.obstacle() is not None, reason=str(sandbox.obstacle()))
 
@@ -196,3 +196,51 @@ def test_the_file_for_a_stack_is_read_whatever_is_put_in_its_place(tmp_path: Pat
     (folder.path / "stack0").unlink()
     os.mkfifo(folder.path / "stack0")
     assert folder.stack(0) == ""
+
+
+def test_only_root_may_run_ranks_as_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(UsageError, match="only root may run the ranks as somebody else"):
+        Session(sandbox="off", user="nobody")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_user_that_is_not_there_is_told() -> None:
+    with pytest.raises(UsageError, match="this machine has no such user"):
+        Session(sandbox="off", user="no-such-user-here")
+
+
+def _others_may_run_python() -> bool:
+    """Whether `nobody` gets to this Python: its folders may be for their owner alone."""
+    if os.geteuid() != 0:
+        return False
+    words = [sys.executable, "-c", "import torch.version"]
+    try:
+        return subprocess.run(words, user="nobody", group="nogroup", capture_output=True, check=False).returncode == 0
+    except (PermissionError, LookupError):
+        return False
+
+
+@pytest.mark.skipif(not _others_may_run_python(), reason="needs root, and a Python that the user nobody may run")
+def test_ranks_of_another_user_can_neither_read_what_is_private_nor_signal_the_judge(tmp_path: Path) -> None:
+    secret = tmp_path / "checks.py"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    source = f"""\
+import os, signal
+
+def student(rank):
+    rank.record("user", os.getuid())
+    for name, attempt in {{"read": lambda: open({str(secret)!r}), "kill": lambda: os.kill({os.getpid()}, 0)}}.items():
+        try:
+            attempt()
+        except OSError as error:
+            rank.record(name, type(error).__name__)
+"""
+    exercise = Exercise(
+        name="90_total", title="", summary="", folder=STUDENTS, file="total.py", requires=(), cases=(), checks=()
+    )
+    submission = Submission(path=Path("total.py"), source=source.encode(), digest="")
+    with Session(sandbox="off", user="nobody") as session:
+        run = session.run(exercise, submission, Case(name="student", world_size=1, probe="student"))
+    assert run.ranks[0].observations == {"user": 65534, "read": "PermissionError", "kill": "PermissionError"}

@@ -99,7 +99,9 @@ def makefile(text: str) -> str:
     if not (found and also_found):
         raise UsageError(f"{MAKEFILE} lacks the line {AUTHORS.strip()!r} or {ENVIRONMENT.strip()!r}.")
     after = re.sub(r"## lock .*?(?=## clean)", "", after, flags=re.DOTALL)
-    return before + TEST + ENVIRONMENT + after
+    made = before + TEST + ENVIRONMENT + after
+    targets = re.findall(r"^([a-z]+):", made, flags=re.MULTILINE)
+    return re.sub(r"^\.PHONY:.*$", f".PHONY: {' '.join(targets)}", made, flags=re.MULTILINE)
 
 
 def lock(root: Path) -> Iterator[str]:

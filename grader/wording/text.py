@@ -119,8 +119,8 @@ def _safe_value(value: Any, name: str = "") -> Any:
 
 
 def points(value: float) -> str:
-    """Points without idle decimals: 20, 2.5."""
-    return f"{value:.6g}"
+    """Points with at most two decimals and no idle ones: 20, 2.5, 49.09."""
+    return f"{round(value, 2):.10g}"
 
 
 def finite(value: float) -> float:
