@@ -6,6 +6,7 @@ GraderError
 ├── WireError         bytes from a rank are not a value that the wire allows
 ├── RunError          the grader could not run the ranks; never the student's fault (exit code 3)
 │   └── WatcherKilled     a signal ended the process that watches them
+├── Cancelled         somebody called off the grade
 ├── NotRun            the time of the whole grade was up before a case could be run
 └── CheckFailed       a check found the student's code wrong; it carries findings
 
@@ -48,6 +49,13 @@ class WireError(GraderError):
 
 class RunError(GraderError):
     """The ranks could not be run, through no fault of the student."""
+
+
+class Cancelled(GraderError):
+    """The grade was called off, as watch mode does when a file is saved again."""
+
+    def __init__(self) -> None:
+        super().__init__("the grade was called off")
 
 
 class NotRun(GraderError):

@@ -19,7 +19,7 @@ from grader.journal import Journal
 from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
 from grader.ranks import Session, level_for
 from grader.report import summarise
-from grader.running import MAX_SEED, Order, Progress, Runner, import_case, seeded, traced
+from grader.running import MAX_SEED, Listener, Order, Progress, Runner, import_case, seeded, traced
 from grader.submission import receive, receive_or_miss
 
 
@@ -42,6 +42,7 @@ def grade(
     session: Session | None = None,
     checks: Path | None = None,
     absent: bool = False,
+    listener: Listener | None = None,
 ) -> Report:
     """Grade one submission. `seed` replays a grade; None draws a new one.
 
@@ -51,9 +52,10 @@ def grade(
     `trace` records what the ranks communicate in every case, not only in those that ask for it.
     `save_runs` keeps the recorded runs in a file, `from_runs` judges such a file again instead of running anything.
     `checks` is a folder of a course's own cases and checks for the exercise. `absent` lets a file that was not handed
-    in be a failed grade and not an error.
+    in be a failed grade and not an error. `listener` hears what happens while it happens.
     `session` is a warm one, as `warmed` gives it for several grades; without it the grade starts its own.
-    Raises UsageError, AuthorError or RunError; a student's mistake is never an exception but a finding in the report.
+    Raises UsageError, AuthorError, RunError or Cancelled; a student's mistake is never an exception but a finding in
+    the report.
     """
     start = time.monotonic()
     exercise = catalog.load(name, root)
@@ -80,6 +82,7 @@ def grade(
                 until=until,
                 progress=progress,
                 journal=kept,
+                listener=listener,
             )
             warm = contextlib.nullcontext(session) if session else warmed(device, start_method, sandbox, rank_user)
             runs, verdicts = run_and_judge(warm, order, seed)
@@ -97,13 +100,15 @@ def run_and_judge(
     """Run every case and judge each check as soon as the runs are there that it asks for. Nothing is started if the
     file does not even compile."""
     exercise, received, further = order.exercise, order.submission, order.further
+    planned = replace(exercise, cases=seeded(exercise, seed))
+    more = replace(further, cases=seeded(further, seed)) if further else None
+    if order.listener:
+        order.listener.began(together(planned, more) if more else planned, seed)
     if received.problem is not None:
         return (), _judged(exercise, received, (), further)
     with warm as session:
         order.progress("starting")
         preload()
-        planned = replace(exercise, cases=seeded(exercise, seed))
-        more = replace(further, cases=seeded(further, seed)) if further else None
         with Runner(session, order).running() as runner:
             runner.start(first := import_case())
             try:
@@ -117,8 +122,8 @@ def run_and_judge(
                 runner.start(*more.cases, exercise=more)
             from grader.judge import judge_live
 
-            tell = order.journal.add_verdict if order.journal else None
-            verdicts = judge_live(planned, runner.wait, tell, further=more)
+            verdicts = judge_live(planned, runner.wait, order.judged, further=more)
+            runner.check()
         found = {run.case.id: run for run in runner.finished()}
         cases = (first, *planned.cases, *(more.cases if more else ()))
         return tuple(found[case.id] for case in cases if case.id in found), verdicts

@@ -272,6 +272,15 @@ class TimedOut(Ending):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRank:
+    """What a rank of a run that stands still does now: `told` is a phrase such as "waits in barrier"."""
+
+    rank: int
+    told: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
     """All that is known of one rank. `observations` maps a name to the value that the probe recorded; `trace` is what
     it communicated, if the case asks for that and the rank could still tell."""

@@ -3,20 +3,34 @@ over when the grade's time is up."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.errors import NotRun, RunError, WatcherKilled
+from grader.errors import Cancelled, NotRun, RunError, WatcherKilled
 from grader.journal import Journal
-from grader.model import Case, Diagnosis, Exercise, Finding, Killed, Raised, RankRecord, Run, Submission, TimedOut
-from grader.ranks import Session
+from grader.model import (
+    Case,
+    Diagnosis,
+    Exercise,
+    Finding,
+    Killed,
+    LiveRank,
+    Raised,
+    RankRecord,
+    Run,
+    Submission,
+    TimedOut,
+    Verdict,
+)
+from grader.ranks import Live, Session
 
 MAX_SEED = 2**31 - 1
 IMPORT_SECONDS = 10.0
@@ -27,6 +41,22 @@ RESERVE = 3.0
 """Seconds that the rest of a grade needs when its time is up: ending what runs, judging, writing."""
 REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 Progress = Callable[[str], None]
+
+
+class Listener:
+    """Who hears what happens in a grade while it happens. Every method may be called from any thread."""
+
+    def began(self, exercise: Exercise, seed: int) -> None:
+        """All cases and checks are known."""
+
+    def started(self, case: Case) -> None: ...
+
+    def live(self, case: Case, ranks: Sequence[LiveRank]) -> None:
+        """What the ranks of a run do that stand still."""
+
+    def ended(self, run: Run) -> None: ...
+
+    def judged(self, verdict: Verdict) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +70,14 @@ class Order:
     journal: Journal | None = None
     jobs: int = JOBS
     further: Exercise | None = None
+    listener: Listener | None = None
+
+    def judged(self, verdict: Verdict) -> None:
+        """A check has its verdict."""
+        if self.journal:
+            self.journal.add_verdict(verdict)
+        if self.listener:
+            self.listener.judged(verdict)
 
 
 class Runner:
@@ -49,6 +87,7 @@ class Runner:
     def __init__(self, session: Session, order: Order) -> None:
         self._session, self._order = session, order
         self._known = dict(order.journal.runs) if order.journal else {}
+        self._cancels = session.cancels
         self._jobs: dict[str, Future[Run]] = {}
 
     @contextmanager
@@ -75,40 +114,58 @@ class Runner:
         """The runs that came about, in the order in which they were started."""
         return tuple(self._known.values())
 
+    def check(self) -> None:
+        """Raises Cancelled if the session's runs were called off meanwhile."""
+        if self._session.cancels != self._cancels:
+            raise Cancelled()
+
     def _left(self) -> float:
         return self._order.until - RESERVE - time.monotonic()
 
     def _run(self, case: Case, exercise: Exercise) -> Run:
         if case.id in self._known:
             return self._known[case.id]
+        self.check()
         left = self._left()
         if left <= 0:
             raise NotRun()
+        listener = self._order.listener
+        if listener:
+            listener.started(case)
         if case.probe:
             self._order.progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
         hurried = replace(case, deadline=min(case.deadline, left))
-        run = replace(run_fairly(self._session, exercise, self._order.submission, hurried), case=case)
+        live = functools.partial(listener.live, case) if listener else None
+        run = replace(run_fairly(self._session, exercise, self._order.submission, hurried, live), case=case)
         if hurried.deadline < case.deadline and any(isinstance(record.ending, TimedOut) for record in run.ranks):
             raise NotRun()
         if self._order.journal:
             self._order.journal.add_run(run)
         self._known[case.id] = run
+        if listener:
+            listener.ended(run)
         return run
 
 
-def run_fairly(session: Session, exercise: Exercise, submission: Submission, case: Case) -> Run:
+def run_fairly(
+    session: Session,
+    exercise: Exercise,
+    submission: Submission,
+    case: Case,
+    live: Live | None = None,
+) -> Run:
     """A run of one case; a second one where the first smells of the machine and not of the student. The second counts,
     whatever it says: where the same happens again it is the student's. Raises RunError where it is the machine's."""
     before = oom_kills()
     try:
-        run = session.run(exercise, submission, case)
+        run = session.run(exercise, submission, case, live)
         reason = suspicion(run)
     except WatcherKilled:
         reason = "the process that watches the ranks was killed"
     if not reason:
         return run
     try:
-        again = session.run(exercise, submission, case)
+        again = session.run(exercise, submission, case, live)
     except WatcherKilled:
         if oom_kills() > before:
             raise

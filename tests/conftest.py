@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grader.model import Case, Exercise, RequiredName, Run, Submission
-from grader.ranks import Session
+from grader.ranks import Live, Session
 from grader.ranks.sandbox import obstacle
 
 STUDENTS = Path(__file__).parent / "students"
@@ -62,7 +62,14 @@ def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) ->
     """run_on_ranks("behaviour", world_size=2, …) runs one function of students/behaviours.py, or of `source`."""
     shutil.copyfile(STUDENTS / "probe.py", tmp_path / "probe.py")
 
-    def run(behaviour: str, *, source: str | None = None, session: Session | None = None, **how: object) -> Run:
+    def run(
+        behaviour: str,
+        *,
+        source: str | None = None,
+        session: Session | None = None,
+        live: Live | None = None,
+        **how: object,
+    ) -> Run:
         text = (STUDENTS / "behaviours.py").read_text() if source is None else source
         exercise = Exercise(
             name="90_behaviours",
@@ -77,6 +84,6 @@ def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) ->
         settings = {"world_size": 2, "process_group": True, "deadline": 30.0, **how}
         case = Case(name=behaviour, probe=behaviour, **settings)  # type: ignore[arg-type]
         submission = Submission(path=Path("behaviours.py"), source=text.encode(), digest="")
-        return (session or warm_levels[level]).run(exercise, submission, case)
+        return (session or warm_levels[level]).run(exercise, submission, case, live)
 
     return run

@@ -13,7 +13,8 @@ import psutil
 import pytest
 import torch
 
-from grader.model import Deadlocked, Exited, Finished, Killed, Raised, Run, TimedOut
+from grader.errors import Cancelled
+from grader.model import Deadlocked, Exited, Finished, Killed, LiveRank, Raised, Run, TimedOut
 from grader.ranks import Session
 from tests.conftest import LEVELS, STUDENTS, RunIt
 
@@ -312,3 +313,30 @@ def student(rank):
     assert [event.operation for event in second] == ["broadcast"]
     assert 0 < first[0].start < first[1].start < run.seconds
     assert [record.output for record in run.ranks] == ["", ""]
+
+
+WAITS = """\
+import torch.distributed as dist, time
+
+def waits(rank):
+    if rank.rank == 0:
+        time.sleep(60)
+    dist.barrier()
+
+def quick(rank):
+    rank.record("done", True)
+"""
+
+
+def test_a_run_is_called_off_at_once_and_the_host_stays_warm(run_on_ranks: RunIt, warm_levels, level: str) -> None:
+    """Somebody watches, hears that a rank waits in a barrier, and has seen enough."""
+    heard: list[LiveRank] = []
+
+    def live(ranks) -> None:
+        heard.extend(ranks)
+        warm_levels[level].cancel()
+
+    with pytest.raises(Cancelled):
+        run_on_ranks("waits", source=WAITS, live=live)
+    assert ("waits in barrier", 6) in {(rank.told, rank.line) for rank in heard}
+    assert run_on_ranks("quick", source=WAITS, world_size=1).ranks[0].observations == {"done": True}

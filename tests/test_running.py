@@ -12,25 +12,41 @@ import pytest
 import torch
 
 from grader import catalog
-from grader.errors import NotRun, RunError, UsageError, WatcherKilled
+from grader.errors import Cancelled, NotRun, RunError, UsageError, WatcherKilled
 from grader.grade import run_and_judge
 from grader.journal import Journal
-from grader.model import Case, Exercise, Finished, Killed, Outcome, Raised, RankRecord, Run, Submission, TimedOut
-from grader.running import Order, Runner, oom_kills, run_fairly
+from grader.model import (
+    Case,
+    Check,
+    Exercise,
+    Finished,
+    Killed,
+    Outcome,
+    Raised,
+    RankRecord,
+    Run,
+    Submission,
+    TimedOut,
+    Verdict,
+)
+from grader.running import Listener, Order, Runner, oom_kills, run_fairly
 from tests import small
 
+EXERCISE = Exercise(
+    name="90_total", title="", summary="", folder=Path(), file="total.py", requires=(), cases=(), checks=()
+)
 SUBMISSION = Submission(path=Path("total.py"), source=b"def total(value): ...", digest="d")
 
 
 class FakeSession:
     """Gives what it was told to give, one a run."""
 
-    level = "limits"
+    level, cancels = "limits", 0
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.asked, self.closed = list(answers), 0, False
 
-    def run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
+    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Any = None) -> Run:
         self.asked += 1
         answer = self.answers.pop(0) if self.answers else right
         if isinstance(answer, Exception):
@@ -206,3 +222,43 @@ def test_a_journal_of_another_grade_is_refused(exercise: Exercise, tmp_path: Pat
     path.write_text("a text\n" * 20)
     with pytest.raises(UsageError, match="no journal"):
         journal(path, exercise)
+
+
+def test_a_grade_that_was_called_off_starts_nothing_more() -> None:
+    session = FakeSession()
+    heard: list[str] = []
+
+    class Ear(Listener):
+        def started(self, case: Case) -> None:
+            heard.append(case.id)
+            session.cancels += 1
+
+    runner = Runner(session, Order(exercise=EXERCISE, submission=SUBMISSION, listener=Ear(), jobs=1))
+    first, second = (Case(name=name, world_size=1, probe=name) for name in ("a", "b"))
+    with runner.running():
+        runner.start(first, second)
+        runner.wait(first)
+        with pytest.raises(Cancelled):
+            runner.wait(second)
+    assert heard == ["a[1]"]
+
+
+def test_whoever_listens_hears_of_cases_runs_and_verdicts() -> None:
+    heard: list[Any] = []
+
+    class Ear(Listener):
+        def started(self, case: Case) -> None:
+            heard.append(("started", case.id))
+
+        def ended(self, run: Run) -> None:
+            heard.append(("ended", run.case.id))
+
+        def judged(self, verdict: Verdict) -> None:
+            heard.append(("judged", verdict.check.id))
+
+    order = Order(exercise=EXERCISE, submission=SUBMISSION, listener=Ear(), jobs=1)
+    with (runner := Runner(FakeSession(), order)).running():
+        runner.start(case := Case(name="a", world_size=1, probe="a"))
+        runner.wait(case)
+    order.judged(Verdict(check=Check(id="right", title="", points=1), outcome=Outcome.PASSED))
+    assert heard == [("started", "a[1]"), ("ended", "a[1]"), ("judged", "right")]

@@ -16,6 +16,8 @@ from grader import wire
 from grader.errors import WireError
 from grader.trace import trace_of
 
+LIVE = b"L"
+"""What a message of a supervisor begins with that is for somebody who watches. No wire frame begins so."""
 MAX_TALK = 16 * 2**20
 """Largest message that is no observation, in bytes. A full trace takes a fifth of that."""
 MAX_TEXT = 4000

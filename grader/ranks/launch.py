@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -21,11 +21,11 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import psutil
 
 from grader import wire
-from grader.errors import RunError, UsageError, WatcherKilled, WireError
-from grader.model import Case, Exercise, Raised, RankRecord, Run, Submission
+from grader.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
+from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission
 from grader.ranks import folder as folders
 from grader.ranks import host, proof, sandbox, seccomp
-from grader.ranks.channel import Inbox
+from grader.ranks.channel import LIVE, Inbox
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.endings import ending_of
 from grader.ranks.reaper import become_subreaper, hide, kill_orphans
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pwd
 
 Made = TypeVar("Made")
+Live = Callable[[Sequence[LiveRank]], None]
+"""Who hears what the ranks of a run do while they stand still."""
 PROJECT = Path(__file__).resolve().parents[2]
 _hosts: set[int] = set()
 """Processes of the sessions that live in this process."""
@@ -96,6 +98,8 @@ class Session:
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         self._ready = False
+        self._active: set[socket.socket] = set()
+        self.cancels = 0
 
     def __enter__(self) -> Session:
         become_subreaper()  # if the host is killed, what it looked after comes to us
@@ -191,29 +195,51 @@ class Session:
         (length,) = struct.unpack(">I", self._socket.recv(4, socket.MSG_WAITALL))
         return list(json.loads(self._socket.recv(length, socket.MSG_WAITALL)))
 
-    def run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
+    def run(
+        self,
+        exercise: Exercise,
+        submission: Submission,
+        case: Case,
+        live: Callable[[Sequence[LiveRank]], None] | None = None,
+    ) -> Run:
         """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where
-        the machine is at fault.
+        the machine is at fault, and Cancelled, without waiting, after `cancel`.
 
-        Runs may overlap in threads of one session.
+        Runs may overlap in threads of one session. `live` hears what the ranks do while they stand still.
         """
         with self._lock:
             self._await_ready()
-        start = time.monotonic()
-        spec = _spec(exercise, submission, case) | {"start_method": self.start_method}
+        start, cancels = time.monotonic(), self.cancels
+        spec = _spec(exercise, submission, case) | {"start_method": self.start_method, "live": live is not None}
         spec["alone"] = self.level == sandbox.BUBBLEWRAP
         mine, theirs = socket.socketpair()
         try:
             with mine:
                 with theirs, self._lock:
                     self._request(spec, theirs.fileno())
-                messages = list(_received(mine, case.deadline + MARGIN_SECONDS))
+                    self._active.add(mine)
+                try:
+                    messages = list(_heard(_received(mine, case.deadline + MARGIN_SECONDS), live))
+                finally:
+                    with self._lock:
+                        self._active.discard(mine)
             records = _records(messages, exercise.file)
         except RunError:
+            if cancels != self.cancels:
+                raise Cancelled() from None
             self._sweep()
             raise
         seconds = time.monotonic() - start
         return Run(case=case, ranks=records, seconds=seconds, diagnosis=diagnose(case, records, exercise.file))
+
+    def cancel(self) -> None:
+        """End every run that is under way, from any thread. Their supervisors see that nobody listens any more and end
+        what they watch; the host stays warm."""
+        with self._lock:
+            self.cancels += 1
+            for connection in self._active:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def _sweep(self) -> None:
         """If the host was killed, end what it looked after. Under bubblewrap the kernel has done so."""
@@ -299,6 +325,21 @@ def _received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
                     return
                 yield message
         raise RunError("The process that watches the ranks did not answer. Is this machine overloaded? Try again.")
+
+
+def _heard(messages: Iterator[bytes], live: Live | None) -> Iterator[bytes]:
+    """The messages that are for the judge; the others go to whoever watches."""
+    for message in messages:
+        if message[:1] != LIVE:
+            yield message
+        elif live:
+            with contextlib.suppress(ValueError, TypeError):
+                live(
+                    [
+                        LiveRank(rank=int(rank), told=str(told), line=line)
+                        for rank, told, line in json.loads(message[1:])
+                    ]
+                )
 
 
 def _records(messages: list[bytes], file: str) -> tuple[RankRecord, ...]:

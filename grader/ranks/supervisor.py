@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import multiprocessing
 import os
 import signal
@@ -23,7 +24,7 @@ from grader.errors import WireError
 from grader.model import MIB, Limits, Wait
 from grader.ranks import deadlock, quiet, reaper
 from grader.ranks.census import Census, Excess, anonymous_memory
-from grader.ranks.channel import talk_of
+from grader.ranks.channel import LIVE, talk_of
 from grader.ranks.folder import RunFolder
 from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name
 from grader.trace import plain
@@ -269,7 +270,16 @@ class Supervisor:
             "threads": [{"main": True, "state": "busy", "wait": None, "stack": []}],
             "pending": [],
         }
-        return {rank.rank: rank.snapshot or silent for rank in ranks}
+        found = {rank.rank: rank.snapshot or silent for rank in ranks}
+        if self.spec.get("live"):
+            self._tell_live(found)
+        return found
+
+    def _tell_live(self, found: Snapshots) -> None:
+        """What each rank does, for somebody who watches."""
+        rows = [_live_row(rank, found.get(rank.rank)) for rank in self.ranks]
+        with contextlib.suppress(OSError):
+            self.judge.send_bytes(LIVE + json.dumps(rows).encode())
 
     def _time_out(self, live: list[Watched]) -> None:
         found = self._snapshots(live)
@@ -324,6 +334,17 @@ class Supervisor:
                     self.judge.send_bytes(observation)
             self.folder.remove()
             self.judge.send_bytes(wire.encode({"seconds": seconds}))
+
+
+def _live_row(rank: Watched, snapshot: Mapping[str, Any] | None) -> list[Any]:
+    """Rank, what it does, at which line of the student's file."""
+    if rank.ending or not snapshot:
+        return [rank.rank, rank.ending["kind"] if rank.ending else "starts", None]
+    nothing: dict[str, Any] = {"wait": None, "stack": []}
+    main: dict[str, Any] = next((thread for thread in snapshot["threads"] if thread["main"]), nothing)
+    line = next((row[1] for row in reversed(main["stack"]) if row[3]), None)
+    told = f"waits in {deadlock.wait_of(main['wait']).operation}" if main["wait"] else "computes or sleeps"
+    return [rank.rank, told, line]
 
 
 def _fault(error: OSError, folder: str) -> str:
