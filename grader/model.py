@@ -33,7 +33,8 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that is judged: a test function of checks.py with the manifest's entry for it."""
+    """One thing that is judged: a test function of checks.py with the manifest's entry for it. `why` says what it
+    matters for in production, `section` is the heading of the statement that explains it."""
 
     id: str
     title: str
@@ -41,6 +42,8 @@ class Check:
     hints: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     visibility: str = "visible"
+    why: str = ""
+    section: str = ""
 
 
 MIB = 2**20

@@ -34,6 +34,15 @@ def interruptible() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_progress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Nothing that a test does is kept in the progress of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("progress")
+        patch.setenv("RANKLINGS_DATA", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def warm_levels() -> Iterator[dict[str, Session]]:
     """A host a level that all tests share, so that torch is imported once in each."""

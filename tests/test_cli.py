@@ -73,10 +73,10 @@ class FakeGrade:
         outcomes = [self.outcome] + [Outcome.PASSED] * (len(exercise.checks) - 1)
         return Report(
             exercise=exercise,
-            submission=(receive_or_miss if order["absent"] else receive)(exercise, order.get("submission"), root),
+            submission=(receive_or_miss if order.get("absent") else receive)(exercise, order.get("submission"), root),
             verdicts=tuple(Verdict(check=c, outcome=o) for c, o in zip(exercise.checks, outcomes, strict=True)),
             runs=(),
-            seed=order["seed"] or 7,
+            seed=order.get("seed") or 7,
             device="cpu",
             sandbox="limits",
             seconds=1.0,
@@ -95,6 +95,11 @@ def new_exercise(root: Path, name: str, source: str = STUB) -> Path:
     return student
 
 
+def begin(root: Path) -> None:
+    """Write something into the first exercise's stub."""
+    (root / "exercises/01_add/add.py").write_text("def add(rank, world_size):\n    return rank\n")
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with two untouched exercises, which is the current folder."""
@@ -103,6 +108,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "exercises/02_ring/exercise.yaml").write_text(MANIFEST.replace("add:", "ring:", 1))
     (tmp_path / "exercises/02_ring/ring.py").write_text(STUB.replace("add(", "ring("))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANKLINGS_DATA", str(tmp_path / "data"))
     return tmp_path
 
 
@@ -471,10 +477,69 @@ def test_show_without_a_statement_names_the_file(root):
     assert "README.md" in refused(call("show", "1"), 3)
 
 
-def test_hints_go_level_by_level(root):
-    assert call("hint", "1").stdout.startswith("Hint 1 of 3 for 01_add: think of sums\n")
-    assert 'ARGS="--level 2"' in call("hint", "1").stdout
-    assert call("hint", "1", "--level", 3).stdout == "Hint 3 of 3 for 01_add: call all_reduce\n"
+def test_each_hint_says_more_than_the_one_before(root):
+    told = [call("hint", "1").stdout.splitlines()[2].strip() for _ in range(3)]
+    assert told == ["think of sums", "think of rings", "call all_reduce"]
+    assert call("hint", "1", "--level", 1).stdout.startswith("Hint 1 of 3 for 01_add as a whole\n\n  think of sums\n")
+
+
+def test_a_hint_is_for_the_check_that_fails_now(fake, root):
+    """The file is graded first, as it has changed since the last time; the second hint does not grade again."""
+    manifest = root / "exercises/01_add/exercise.yaml"
+    manifest.write_text(MANIFEST.replace("points: 60", "points: 60\n    hints: [a, b, c]"))
+    begin(root)
+    fake.outcome = Outcome.FAILED
+    assert "for “It adds”\n\n  a\n" in call("hint", "1").stdout
+    assert "for “It adds”\n\n  b\n" in call("hint", "1").stdout
+    assert len(fake.asked) == 1
+
+
+def test_an_attempt_at_ones_own_file_is_kept_and_one_at_another_is_not(fake, root):
+    begin(root)
+    call("grade", "1")
+    call("grade", "1", "--submission", "exercises/02_ring/../01_add/add.py")
+    (root / "other").mkdir()
+    (root / "other/add.py").write_text("def add(): ...\n")
+    call("grade", "1", "--submission", "other")
+    first, second = json.loads(call("progress", "--json").stdout)["exercises"]
+    assert (first["attempts"], first["until_pass"], second["attempts"]) == (2, 1, 0)
+
+
+def test_progress_that_cannot_be_kept_costs_nobody_the_verdict(fake, root, monkeypatch):
+    (root / "blocked").touch()
+    monkeypatch.setenv("RANKLINGS_DATA", str(root / "blocked"))
+    result = call("grade", "1")
+    assert result.exit_code == 0 and "This attempt is not in your progress" in result.stderr
+    monkeypatch.setenv("RANKLINGS_DATA", "off")
+    assert "progress" not in call("grade", "1").stderr
+
+
+def test_progress_is_forgotten_on_request_only(fake, root):
+    call("grade", "1")
+    assert "asks before it does that" in refused(call("progress", "--delete"))
+    assert call("progress", "--delete", "--yes").exit_code == 0
+    assert "0 of 2 passed" in call("progress").stdout
+
+
+def test_the_solution_is_shown_after_a_pass_or_with_a_clear_word(fake, root):
+    folder = root / "reference/01_add"
+    folder.mkdir(parents=True)
+    (folder / "add.py").write_text("def add(rank): return sum\n")
+    assert "You have not passed 01_add yet" in refused(call("show", "1", "--solution"))
+    assert "return sum" in call("show", "1", "--solution", "--spoil").stdout
+    call("grade", "1")
+    assert "return sum" in call("show", "1", "--solution").stdout
+    assert "No solution of 02_ring is in this copy" in refused(call("show", "2", "--solution"))
+
+
+def test_explain_tells_why_what_fails_matters(fake, root):
+    manifest = root / "exercises/01_add/exercise.yaml"
+    manifest.write_text(MANIFEST.replace("points: 60", 'points: 60\n    why: "Sums rule."\n    section: Adding'))
+    begin(root)
+    fake.outcome = Outcome.FAILED
+    page = call("explain", "1").stdout
+    assert "It adds\n  Sums rule.\n  Read “Adding” in exercises/01_add/README.md." in page and "It is tidy" not in page
+    assert "It is tidy" in call("explain", "1", "--all").stdout
 
 
 def test_an_exercise_without_hints_says_so(root):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from grader.catalog.document import Document, read, validated
+from grader.catalog.document import Document, read, read_text, validated
 from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, top_level_names
 from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
@@ -191,6 +191,7 @@ def _checks_of_100_points(document: Document, manifest: Manifest) -> tuple[Check
     if not math.isclose(total, _POINTS):
         raise document.error(("checks",), f"the points come to {total:g}, not {_POINTS}", "Share out 100 points.")
     _check_seen_by_students(document, checks)
+    _check_sections(document, checks)
     return checks
 
 
@@ -208,9 +209,24 @@ def _checks(document: Document, entries: Mapping[str, CheckEntry], earlier: Sequ
             hints=tuple(entry.hints),
             needs=tuple(entry.needs),
             visibility=entry.visibility,
+            why=entry.why or "",
+            section=entry.section or "",
         )
         for key, entry in entries.items()
     )
+
+
+def _check_sections(document: Document, checks: Sequence[Check]) -> None:
+    """A section is a heading of the statement, which a student's copy may lack altogether."""
+    path = document.path.with_name(STATEMENT)
+    named = [check for check in checks if check.section]
+    if not named or not path.is_file():
+        return
+    headings = [line.lstrip("#").strip() for line in read_text(path).splitlines() if line.startswith("#")]
+    for check in named:
+        if check.section not in headings:
+            fault = f"{STATEMENT} has no heading '{check.section}'"
+            raise document.error(("checks", check.id, "section"), fault, offer(check.section, headings))
 
 
 def _check_seen_by_students(document: Document, checks: Sequence[Check]) -> None:

@@ -93,6 +93,8 @@ class CheckEntry(Strict):
     needs: Words = []
     hints: Hints = []
     visibility: Visibility = "visible"
+    why: Text | None = None
+    section: Text | None = None
 
 
 class Manifest(Strict):

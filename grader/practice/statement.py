@@ -1,11 +1,13 @@
-"""What an exercise says to the student: its statement and its hints."""
+"""What an exercise says to the student: its statement and, after a pass, its solution."""
 
 from __future__ import annotations
 
-from rich.console import Group
-from rich.markdown import Markdown
-from rich.text import Text
+from pathlib import Path
 
+from rich.markdown import Markdown
+from rich.syntax import Syntax
+
+from grader.catalog import reference
 from grader.errors import AuthorError, UsageError
 from grader.model import Exercise
 from grader.practice.paper import on_paper
@@ -29,13 +31,19 @@ def rendered(markdown: str, *, color: bool, width: int) -> str:
     return on_paper(Markdown(markdown), color=color, width=min(width, WIDEST))
 
 
-def hint(exercise: Exercise, level: int, width: int = 80) -> str:
-    """The hint of a level, 1 to 3, for the exercise as a whole, and how to ask for the one after it."""
-    if not exercise.hints:
-        raise UsageError(f"{exercise.name} has no hints of its own; a failed check of `grade` shows the check's hint.")
-    if level > len(exercise.hints):
-        raise UsageError(f"{exercise.name} has {len(exercise.hints)} hints; there is no hint {level}.")
-    lines = [Text(f"Hint {level} of {len(exercise.hints)} for {exercise.name}: {exercise.hints[level - 1].strip()}")]
-    if level < len(exercise.hints):
-        lines += [Text(), Text(f'Next: make hint EX={exercise.number} ARGS="--level {level + 1}"')]
-    return on_paper(Group(*lines), color=False, width=min(width, WIDEST))
+def solution(exercise: Exercise, root: Path, allowed: bool) -> str:
+    """The solution's source. Raises UsageError for one that is not allowed yet, or that is not here."""
+    path = reference(exercise.name, root) / exercise.file
+    if not path.is_file():
+        raise UsageError(f"No solution of {exercise.name} is in this copy.")
+    if not allowed:
+        raise UsageError(
+            f"You have not passed {exercise.name} yet; the solution is worth more afterwards. "
+            f"A hint: make hint EX={exercise.number}. To see it all the same, add --spoil."
+        )
+    return path.read_text(encoding="utf-8")
+
+
+def coloured(source: str, *, color: bool, width: int) -> str:
+    """Python source for a terminal."""
+    return on_paper(Syntax(source, "python", theme="ansi_dark", word_wrap=True), color=color, width=width)

@@ -1,0 +1,184 @@
+"""What somebody calls who practises: statements, hints, progress."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grader.cli import console, grading
+from grader.cli.commands import cli
+from grader.cli.ending import FAILED, PASSED
+from grader.errors import UsageError
+
+if TYPE_CHECKING:
+    from grader.model import Check
+    from grader.practice.store import Attempt, Store
+
+
+@cli.command("list")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def list_exercises(color: bool | None) -> int:
+    """List all exercises with points and time, and which you have begun."""
+    from grader import catalog
+    from grader.practice import overview
+
+    listed = list(overview.entries(catalog.repository_root()))
+    console.show(overview.table(listed, **console.style(color)))
+    return grading.tell_faults(listed)
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--solution", is_flag=True, help="The solution, once you have passed.")
+@click.option("--spoil", is_flag=True, help="With --solution: also before.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def show(ex: str, solution: bool, spoil: bool, color: bool | None) -> None:
+    """Show the statement of exercise EX; in a pipe, its Markdown."""
+    from grader.practice import statement
+
+    exercise, root = _exercise(ex)
+    if solution:
+        passed = any(attempt.status == "passed" for attempt in store_of(root).attempts(exercise.name))
+        text = statement.solution(exercise, root, passed or spoil)
+        console.show(statement.coloured(text, **console.style(color)) if sys.stdout.isatty() else text)
+        return
+    text = statement.statement(exercise)
+    console.show(statement.rendered(text, **console.style(color)) if sys.stdout.isatty() else text)
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--level", type=click.IntRange(1, 3), help="Which of the three; without it the one after the last.")
+@click.option("--check", metavar="ID", help="For this check; without it for the first that fails.")
+def hint(ex: str, level: int | None, check: str | None) -> None:
+    """Show a hint for the check of exercise EX that fails now. Each call says more."""
+    from grader.practice import clock, coach
+
+    exercise, root = _exercise(ex)
+    store = store_of(root)
+    attempt = None if check else _current(exercise, root, store)
+    found = coach.next_hint(exercise, attempt, store, level=level, wanted=check)
+    coach.take(found, store, clock.now())
+    console.show(coach.hint_page(found, console.width()))
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--check", metavar="ID", help="Only this check.")
+@click.option("--all", "every", is_flag=True, help="All checks, not only those that fail now.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def explain(ex: str, check: str | None, every: bool, color: bool | None) -> None:
+    """Say why the checks of exercise EX that fail now matter in production, and where to read on."""
+    from grader.practice import coach
+
+    exercise, root = _exercise(ex)
+    checks: tuple[Check, ...] = exercise.checks
+    if check:
+        checks = (coach.check_called(exercise, check),)
+    elif not every and (attempt := _current(exercise, root, store_of(root))):
+        checks = coach.failing(exercise, attempt)
+    if not checks:
+        console.show(f"Every check of {exercise.name} passes. --all explains them all.")
+        return
+    console.show(coach.explanation_page(exercise, checks, **console.style(color)))
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--delete", is_flag=True, help="Forget all attempts, hints, cards and interviews.")
+@click.option("--yes", is_flag=True, help="With --delete: do not ask.")
+@click.option("--plain", is_flag=True, help="Sentences in reading order, for screen readers.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def progress(as_json: bool, delete: bool, yes: bool, plain: bool, color: bool | None) -> int:
+    """Show the course as a map: what is done, and what comes next."""
+    from grader import catalog
+    from grader.practice import clock, course_map, history, overview
+
+    root = catalog.repository_root()
+    store = store_of(root)
+    if delete:
+        return _forget(store, yes)
+    listed = list(overview.entries(root))
+    found = history.standings([entry.exercise for entry in listed if entry.exercise], store)
+    text = (
+        course_map.as_json(found)
+        if as_json
+        else course_map.page(found, clock.now(), plain=plain, **console.style(color))
+    )
+    console.show(text)
+    return grading.tell_faults(listed)
+
+
+def _forget(store: Store, yes: bool) -> int:
+    if not yes and not _asked(f"Forget all attempts, hints, quiz cards and interviews in {store.path}?", "--delete"):
+        console.say("Nothing was forgotten.")
+        return FAILED
+    store.delete()
+    console.show(f"{store.path} is gone.")
+    return PASSED
+
+
+def store_of(root: Path) -> Store:
+    """The progress store. A damaged one is set aside, which is said."""
+    from grader.practice.store import Store, place
+
+    store = Store(place(root))
+    if store.set_aside:
+        console.say(f"grader: {store.path} was damaged. It is kept as {store.set_aside}, and a new one was begun.")
+    return store
+
+
+def _current(exercise: Any, root: Path, store: Store) -> Attempt | None:
+    """The attempt that fits the student's file as it is now; it is graded first if there is none. None for a file that
+    nobody has begun."""
+    from grader import submission
+
+    if not submission.begun(exercise, root):
+        return None
+    attempt = store.last(exercise.name)
+    if attempt is None or attempt.digest != submission.receive(exercise, None, root).digest:
+        grading.need_torch()
+        grading.practise(exercise.name, root, store)
+        attempt = store.last(exercise.name)
+    return attempt
+
+
+@cli.command()
+@click.argument("ex")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def reset(ex: str, yes: bool) -> int:
+    """Put the stub of exercise EX back; your file is kept beside it."""
+    from grader.practice import reset as again
+
+    exercise, root = _exercise(ex)
+    stub = again.original(exercise, root)
+    if again.untouched(exercise, stub):
+        console.show(f"{exercise.stub} is the stub already; nothing was done.")
+        return PASSED
+    if not yes and not _asked(f"Replace {exercise.stub} by the stub?", "reset"):
+        console.say("Nothing was reset.")
+        return FAILED
+    kept = again.reset(exercise, stub)
+    console.show(f"{exercise.stub} is the stub again." + (f" Your file is kept as {kept}." if kept else ""))
+    return PASSED
+
+
+def _asked(question: str, command: str) -> bool:
+    """Ask on a terminal. Raises UsageError where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{command} asks before it does that, and there is no terminal to ask on; add --yes.")
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        return False
+
+
+def _exercise(text: str) -> tuple[Any, Path]:
+    """The exercise that `text` names, and the root of the repository."""
+    from grader import catalog
+
+    root = catalog.repository_root()
+    return catalog.load(catalog.resolve(text, root), root), root

@@ -1,0 +1,124 @@
+"""The page of `progress`: the course as a map, what is done, what comes next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from grader.practice.history import Standing, next_one
+from grader.practice.paper import on_paper
+
+MARKS = {"passed": ("✓", "green"), "begun": ("·", "yellow"), "new": (" ", "")}
+WORDS = {"passed": "passed", "begun": "under way", "new": "not begun"}
+
+
+def page(found: Sequence[Standing], now: datetime, *, color: bool, width: int, plain: bool = False) -> str:
+    """The map, `width` columns wide; `plain` is one sentence an exercise, for screen readers."""
+    coming = next_one(found)
+    end = Text(_advice(coming))
+    if plain:
+        lines = [Text(_sentence(each, now)) for each in found]
+        return on_paper(Group(*lines, Text(), end), color=False, width=width)
+    return on_paper(Group(_summary(found), Text(), _grid(found, coming, now), Text(), end), color=color, width=width)
+
+
+def as_json(found: Sequence[Standing]) -> str:
+    """The same for programs."""
+    coming = next_one(found)
+    content = {"next": coming.exercise.name if coming else None, "exercises": [_plain(each) for each in found]}
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def _plain(each: Standing) -> dict[str, Any]:
+    return {
+        "exercise": each.exercise.name,
+        "state": each.state,
+        "attempts": each.attempts,
+        "until_pass": each.until_pass,
+        "best": round(each.best, 2),
+        "hints": each.hints,
+        "passed_at": each.passed_at.isoformat() if each.passed_at else None,
+        "last_at": each.last_at.isoformat() if each.last_at else None,
+    }
+
+
+def _summary(found: Sequence[Standing]) -> Text:
+    """A bar of the course and how much of it is done."""
+    done = sum(each.state == "passed" for each in found)
+    minutes = sum(each.exercise.time_box for each in found if each.state != "passed")
+    bar = Text()
+    for each in found:
+        mark, style = MARKS[each.state]
+        bar.append(f" {each.exercise.number}{mark if mark != ' ' else '○'} ", style)
+    left = f", about {_hours(minutes)} to go" if minutes else ""
+    return Text.assemble((f"{done} of {len(found)} passed", "bold"), left, "\n", bar)
+
+
+def _grid(found: Sequence[Standing], coming: Standing | None, now: datetime) -> Table:
+    grid = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    grid.add_column("", no_wrap=True)
+    grid.add_column("Exercise")
+    numbers = {"Best": [_best(each) for each in found], "Tries": [str(each.attempts or "") for each in found]}
+    numbers["Hints"] = [str(each.hints or "") for each in found]
+    shown = {heading: column for heading, column in numbers.items() if any(column)}
+    for heading in shown:
+        grid.add_column(heading, justify="right", no_wrap=True)
+    grid.add_column("")
+    for place, each in enumerate(found):
+        mark, style = MARKS[each.state]
+        arrow = "→" if coming and each.exercise.name == coming.exercise.name else " "
+        name = Text(f"{each.exercise.number}  {each.exercise.title}")
+        row = [column[place] for column in shown.values()]
+        grid.add_row(Text.assemble(arrow, (mark, style)), name, *row, Text(_remark(each, now), "dim"))
+    return grid
+
+
+def _best(each: Standing) -> str:
+    return f"{each.best:.0f} %" if each.attempts else ""
+
+
+def _remark(each: Standing, now: datetime) -> str:
+    if each.until_pass and each.passed_at:
+        tries = "on the first try" if each.until_pass == 1 else f"on try {each.until_pass}"
+        return f"passed {tries}, {ago(each.passed_at, now)}"
+    if each.last_at:
+        return f"last tried {ago(each.last_at, now)}"
+    needs = [name.partition("_")[0] for name in each.exercise.prerequisites]
+    return f"{each.exercise.time_box} min{', builds on ' + ', '.join(needs) if needs else ''}"
+
+
+def _sentence(each: Standing, now: datetime) -> str:
+    numbers = f", best {each.best:.0f} %, {each.attempts} tries" if each.attempts else ""
+    remark = _remark(each, now)
+    return (
+        f"{each.exercise.number} {each.exercise.title}: {WORDS[each.state]}{numbers}. {remark[:1].upper()}{remark[1:]}."
+    )
+
+
+def _advice(coming: Standing | None) -> str:
+    if coming is None:
+        return "Everything is passed. make quiz and make interview keep it fresh."
+    verb = "Go on with" if coming.state == "begun" else "Next"
+    number = coming.exercise.number
+    return f"{verb}: {number} {coming.exercise.title} (make show EX={number}, make watch EX={number})"
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """How long ago, in the largest unit."""
+    seconds = max(0, int((now - then).total_seconds()))
+    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def _hours(minutes: int) -> str:
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours and rest else f"{hours} h" if hours else f"{rest} min"

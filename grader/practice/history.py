@@ -1,0 +1,75 @@
+"""What attempts come to: per exercise how many, when the first passed, what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from grader.model import Exercise, Report
+from grader.practice.store import Attempt, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How somebody stands with one exercise. `until_pass` counts the attempts up to the first that passed."""
+
+    exercise: Exercise
+    attempts: int = 0
+    best: float = 0.0
+    until_pass: int | None = None
+    passed_at: datetime | None = None
+    last_at: datetime | None = None
+    hints: int = 0
+
+    @property
+    def state(self) -> str:
+        return "passed" if self.until_pass else "begun" if self.attempts else "new"
+
+
+def attempt_of(report: Report, at: datetime) -> Attempt:
+    """A report as an attempt."""
+    return Attempt(
+        exercise=report.exercise.name,
+        at=at,
+        status=report.status,
+        score=report.score,
+        max_score=report.max_score,
+        seed=report.seed,
+        seconds=report.seconds,
+        digest=report.submission.digest,
+        checks={verdict.check.id: verdict.outcome.value for verdict in report.verdicts},
+    )
+
+
+def standings(exercises: Sequence[Exercise], store: Store) -> tuple[Standing, ...]:
+    """One for each exercise, in the course's order."""
+    attempts = store.attempts()
+    return tuple(
+        _standing(exercise, [each for each in attempts if each.exercise == exercise.name], store.hints(exercise.name))
+        for exercise in exercises
+    )
+
+
+def _standing(exercise: Exercise, attempts: Sequence[Attempt], hints: int) -> Standing:
+    passed = next((place for place, each in enumerate(attempts, start=1) if each.status == "passed"), None)
+    return Standing(
+        exercise=exercise,
+        attempts=len(attempts),
+        best=max((100 * each.score / each.max_score for each in attempts if each.max_score), default=0.0),
+        until_pass=passed,
+        passed_at=attempts[passed - 1].at if passed else None,
+        last_at=attempts[-1].at if attempts else None,
+        hints=hints,
+    )
+
+
+def next_one(found: Sequence[Standing]) -> Standing | None:
+    """What comes next: what was begun last and has not passed, else the first new one whose prerequisites have."""
+    open_ones = [each for each in found if each.state == "begun"]
+    if open_ones:
+        return max(open_ones, key=lambda each: each.last_at or datetime.min)
+    passed = {each.exercise.name for each in found if each.state == "passed"}
+    fresh = [each for each in found if each.state == "new"]
+    ready = [each for each in fresh if set(each.exercise.prerequisites) <= passed]
+    return next(iter(ready or fresh), None)
