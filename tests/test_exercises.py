@@ -39,6 +39,7 @@ def test_an_exercise_is_complete(name: str) -> None:
     stub that nobody has begun."""
     exercise = catalog.load(name, ROOT)
     catalog.check_nothing_else(exercise.folder)
+    assert all(check.why and check.section for check in exercise.checks), "make explain has nothing to say"
     mutants = catalog.load_mutants(exercise, ROOT)
     assert len(mutants) >= FEWEST_MUTANTS and len(catalog.variants(exercise, ROOT)) >= FEWEST_VARIANTS
     assert {check.id for check in exercise.checks} == {check for mutant in mutants for check in mutant.fails}

@@ -112,6 +112,24 @@ def progress(as_json: bool, delete: bool, yes: bool, plain: bool, color: bool | 
     return grading.tell_faults(listed)
 
 
+@cli.command()
+@click.option("--minutes", type=click.FloatRange(1, 600), default=55.0, show_default=True)
+@click.option("--exercise", "ex", metavar="EX", help="This exercise instead of one that is drawn.")
+@click.option("--questions", type=click.IntRange(0, 50), help="How many; without it as many as fit the time.")
+@click.option("--new", is_flag=True, help="Begin another, even if one is paused.")
+@click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def interview(minutes: float, ex: str | None, questions: int | None, new: bool, plain: bool, color: bool | None) -> int:
+    """Hold an interview against the clock: an exercise, questions, no hints, and a debrief to keep."""
+    from grader import catalog
+    from grader.cli import meeting
+
+    grading.need_torch()
+    root = catalog.repository_root()
+    wish = meeting.Wish(minutes=minutes, exercise=ex, questions=questions, new=new, plain=plain)
+    return meeting.hold(wish, root, store_of(root), console.style(False if plain else color))
+
+
 def _forget(store: Store, yes: bool) -> int:
     if not yes and not _asked(f"Forget all attempts, hints, quiz cards and interviews in {store.path}?", "--delete"):
         console.say("Nothing was forgotten.")

@@ -131,8 +131,9 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO cards (question, card) VALUES (?, ?)", [question, card])
             connection.execute("INSERT INTO reviews (question, review) VALUES (?, ?)", [question, review])
 
-    def reviews(self) -> tuple[tuple[str, str], ...]:
-        return tuple((row["question"], row["review"]) for row in self._rows("SELECT * FROM reviews ORDER BY id"))
+    def reviews(self) -> tuple[str, ...]:
+        """All reviews, the oldest first."""
+        return tuple(row["review"] for row in self._rows("SELECT review FROM reviews ORDER BY id"))
 
     # -- interviews ---------------------------------------------------------------------------------------------------
 

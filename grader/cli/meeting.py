@@ -1,0 +1,167 @@
+"""`interview`: what is drawn or gone on with, the terminal that it is held on, and where its papers are kept."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grader.cli import console
+from grader.cli.console import Style
+from grader.cli.ending import FAILED, PASSED, terminable
+from grader.errors import UsageError
+
+if TYPE_CHECKING:
+    from grader.model import Exercise, Report
+    from grader.practice.interview.core import Interview
+    from grader.practice.interview.debrief import Debrief
+    from grader.practice.store import Store
+
+FOLDER = "interviews"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command asked for."""
+
+    minutes: float
+    exercise: str | None
+    questions: int | None
+    new: bool
+    plain: bool
+
+
+def hold(wish: Wish, root: Path, store: Store, style: Style) -> int:
+    """Go on with an interview that is paused, or begin one; the debrief where it ends."""
+    from grader import catalog
+    from grader.practice import clock, statement
+    from grader.practice.interview import debrief
+    from grader.practice.interview.room import Room
+    from grader.practice.quiz.page import Page
+    from grader.render import terminal
+
+    banks = catalog.load_banks(root)
+    found = None if wish.new else _unfinished(store)
+    if found is None:
+        found = _drawn(wish, root, store)
+    elif wish.exercise or wish.questions is not None:
+        raise UsageError("An interview is under way; make interview goes on with it, --new begins another.")
+    else:
+        found = found.resumed(clock.now())
+    exercise = catalog.load(found.exercise, root)
+    file = _paper(found, exercise, root)
+    questions = {question.id: question for bank in banks for question in bank.questions}
+    text = statement.statement(exercise)
+    rooms: list[Room] = []
+
+    def left() -> float:
+        return rooms[0].interview.left(clock.now())
+
+    room = Room(
+        interview=found,
+        exercise=exercise,
+        file=file,
+        questions=questions,
+        store=store,
+        now=clock.now,
+        ask=_asker(left, wish.plain),
+        say=console.show,
+        grade=lambda: _graded(exercise, file, root, wish.plain),
+        show=lambda report: terminal.render(report, **style),
+        statement=statement.rendered(text, **style),
+        page=Page(plain=wish.plain, color=style["color"], width=style["width"]),
+    )
+    rooms.append(room)
+    over = room.hold()
+    if over.status == "over":
+        _conclude(debrief.debrief(over, exercise, questions, text), file.parent)
+    return FAILED if over.status == "aborted" else PASSED
+
+
+def _unfinished(store: Store) -> Interview | None:
+    """The last interview that can be gone on with. One that cannot be read is passed over."""
+    from grader.practice.interview import core
+
+    for _, content in reversed(store.interviews()):
+        try:
+            found = core.read(content)
+        except (LookupError, TypeError, ValueError):
+            continue
+        if found.open:
+            return found
+    return None
+
+
+def _drawn(wish: Wish, root: Path, store: Store) -> Interview:
+    from grader import catalog
+    from grader.practice import clock, overview
+    from grader.practice.interview.core import begin, draw_exercise, draw_questions, known_lately
+
+    now, seed = clock.now(), secrets.randbelow(2**31)
+    exercises = [entry.exercise for entry in overview.entries(root) if entry.exercise]
+    if not exercises:
+        raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")
+    if wish.exercise:
+        exercise = catalog.load(catalog.resolve(wish.exercise, root), root)
+    else:
+        exercise = draw_exercise(exercises, store.attempts(), wish.minutes, now, seed)
+    known = known_lately(store.reviews(), now)
+    questions = draw_questions(catalog.load_banks(root), known, exercise, wish.minutes, seed, wish.questions)
+    return begin(exercise, questions, wish.minutes, seed, now)
+
+
+def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
+    """The file to write in: a fresh stub of its own, which is there already where an interview is gone on with."""
+    from grader.practice.reset import original
+
+    file = root / FOLDER / found.name / exercise.file
+    if not file.exists():
+        source = original(exercise, root)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(source)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
+    return file
+
+
+def _graded(exercise: Exercise, file: Path, root: Path, plain: bool) -> Report:
+    from grader.grade import grade
+
+    with terminable(), console.progress(exercise.name, plain) as progress:
+        return grade(exercise.name, root=root, submission=file, progress=progress)
+
+
+def _conclude(found: Debrief, folder: Path) -> None:
+    from grader.practice import output
+    from grader.practice.interview import debrief
+
+    page = folder / "debrief.html"
+    output.write(page, lambda path: path.write_text(debrief.html(found), encoding="utf-8"))
+    console.show("\n" + debrief.text(found, console.width()))
+    console.show(f"\nTo keep: {page}")
+
+
+def _asker(left: Callable[[], float], plain: bool) -> Callable[[str], str]:
+    """What reads a line. On a terminal the time that is left runs down in the prompt while one types."""
+    from grader.practice.interview.room import TimeUp, clock
+
+    if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return lambda prompt: input(f"[{clock(left())} left] {prompt}")
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import get_app
+
+    session: PromptSession[str] = PromptSession(refresh_interval=1.0)
+
+    def ask(prompt: str) -> str:
+        def message() -> str:
+            if left() <= 0 and get_app().is_running and not get_app().is_done:
+                get_app().exit(exception=TimeUp())
+            return f"[{clock(left())} left] {prompt}"
+
+        return session.prompt(message)
+
+    return ask

@@ -1,0 +1,226 @@
+"""The interview as a dialogue. `ask` puts a prompt and gives a line, or raises TimeUp when the time is up meanwhile.
+
+Every step is kept before anything more is said, so a crash at any moment loses at most the line that was being typed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from fsrs import Rating
+
+from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Question
+from grader.errors import GraderError
+from grader.model import Exercise, Report, Verdict
+from grader.practice.interview import core
+from grader.practice.interview.core import Answer, Interview
+from grader.practice.quiz import answers, deck
+from grader.practice.quiz.answers import LETTERS, Outcome
+from grader.practice.quiz.page import Page
+from grader.practice.store import Store
+
+KEYS = "q next question, g grade, s statement, t time, p pause, f finish, abort"
+
+
+class TimeUp(Exception):
+    """The interview's time is over."""
+
+
+class Left(Exception):
+    """The person has paused, finished or given up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """One sitting of an interview."""
+
+    interview: Interview
+    exercise: Exercise
+    file: Path
+    questions: Mapping[str, Question]
+    store: Store
+    now: Callable[[], datetime]
+    ask: Callable[[str], str]
+    say: Callable[[str], None]
+    grade: Callable[[], Report]
+    show: Callable[[Report], str]
+    statement: str
+    page: Page
+
+    def hold(self) -> Interview:
+        """Go on until the person leaves or the time is up. The interview as it is then."""
+        self._keep(self.interview)
+        self.say(self._welcome())
+        try:
+            while True:
+                self._do(self._line("> ").lower())
+        except TimeUp:
+            self.say("The time is up.")
+            self._finish()
+        except Left:
+            pass
+        except (EOFError, KeyboardInterrupt):
+            self._pause()
+        return self.interview
+
+    # -- what can be typed --------------------------------------------------------------------------------------------
+
+    def _do(self, typed: str) -> None:
+        commands: dict[str, Callable[[], None]] = {
+            "q": self._question,
+            "g": self._grade,
+            "s": lambda: self.say(self.statement),
+            "t": lambda: self.say(f"{clock(self.interview.left(self.now()))} left."),
+            "p": self._pause_and_leave,
+            "f": self._finish_and_leave,
+            "abort": self._abort,
+        }
+        action = commands.get(typed)
+        if action is None:
+            self.say(f"{KEYS}.")
+        else:
+            action()
+
+    def _line(self, prompt: str) -> str:
+        if self.interview.left(self.now()) <= 0:
+            raise TimeUp
+        typed = self.ask(prompt).strip()
+        if self.interview.left(self.now()) <= 0:
+            raise TimeUp
+        self._keep(self.interview.seen_at(self.now()))
+        return typed
+
+    def _question(self) -> None:
+        wanted = self.interview.next_question()
+        if wanted is None or wanted not in self.questions:
+            self.say("That were all questions. g grades, f finishes.")
+            return
+        question = self.questions[wanted]
+        place, count = len(self.interview.answers) + 1, len(self.interview.questions)
+        shown = order(question, self.interview.seed)
+        self.say(self.page.question(question, f"Question {place} of {count}", shown))
+        begun = self.now()
+        typed, right = self._answer(question, shown)
+        seconds = (self.now() - begun).total_seconds()
+        answer = Answer(question=wanted, typed=typed, right=right, seconds=seconds)
+        self._keep(self.interview.answered(answer, self.now()))
+        self.say("Noted. The answers come in the debrief.")
+
+    def _answer(self, question: Question, shown: list[int]) -> tuple[str, bool | None]:
+        """What was typed and whether it is right; an open answer is for the person to rate in the debrief."""
+        while True:
+            typed = self._line(_prompt(question))
+            if typed.lower() == "skip":
+                return "", False
+            if isinstance(question, CardQuestion):
+                return typed, None
+            if isinstance(question, ChoiceQuestion):
+                judgement = answers.chosen(typed, shown, question.right)
+            else:
+                assert isinstance(question, NumberQuestion)
+                judgement = answers.number(typed, question)
+            if judgement.outcome is not Outcome.UNREADABLE:
+                return typed, judgement.outcome is Outcome.RIGHT
+            self.say(judgement.message)
+
+    def _grade(self) -> None:
+        """A grade on demand: counted, and without hints."""
+        report = self._graded()
+        if report:
+            count = len(self.interview.grades)
+            self.say(self.show(unhinted(report)))
+            self.say(f"That was grade {count}. {clock(self.interview.left(self.now()))} left.")
+
+    def _graded(self) -> Report | None:
+        try:
+            report = self.grade()
+        except GraderError as error:
+            self.say(f"grader: {error}")
+            return None
+        self._keep(self.interview.graded(report, self.now()))
+        return report
+
+    # -- leaving ------------------------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        self._keep(self.interview.paused(self.now()))
+        self.say(f"Paused with {clock(self.interview.left(self.now()))} left. make interview goes on.")
+
+    def _pause_and_leave(self) -> None:
+        self._pause()
+        raise Left
+
+    def _finish(self) -> None:
+        """The last grade, and the end."""
+        stopped = self.interview.ended("over", self.now())
+        self.say("The last grade:")
+        report = self._graded()
+        if report:
+            self.say(self.show(unhinted(report)))
+        self._keep(replace(stopped, grades=self.interview.grades))
+        self._remember()
+
+    def _finish_and_leave(self) -> None:
+        self._finish()
+        raise Left
+
+    def _abort(self) -> None:
+        if self._line("Give this interview up? Type yes: ").lower() == "yes":
+            self._keep(self.interview.ended("aborted", self.now()))
+            self.say(f"Given up. {self.file} stays where it is.")
+            raise Left
+
+    def _keep(self, interview: Interview) -> None:
+        self.interview = interview
+        self.store.keep_interview(interview.name, interview.spans[0][0], core.plain(interview))
+
+    def _remember(self) -> None:
+        """The quiz learns what was known."""
+        for answer in self.interview.answers:
+            if answer.right is not None and answer.question in self.questions:
+                rating = Rating.Good if answer.right else Rating.Again
+                deck.keep(self.store, self.questions[answer.question], rating, self.now(), answer.seconds)
+
+    def _welcome(self) -> str:
+        left, count = clock(self.interview.left(self.now())), len(self.interview.questions)
+        return self.page.heading("Interview") + self.page.prose(
+            f"{left} for exercise {self.exercise.number}, {self.exercise.title}, and {count} questions. No hints.\n"
+            f"Write in {self.file}\n"
+            f"The statement is in exercises/{self.exercise.name}/README.md (s shows it).\n"
+            f"Keys, each with Enter: {KEYS}. Ctrl-C pauses."
+        ).rstrip("\n")
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds: 54:09."""
+    whole = int(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+def order(question: Question, seed: int) -> list[int]:
+    """The options' indices as this interview shows them."""
+    indices = list(range(len(question.options))) if isinstance(question, ChoiceQuestion) else []
+    random.Random(f"{seed} {question.id}").shuffle(indices)
+    return indices
+
+
+def unhinted(report: Report) -> Report:
+    """The report as an interviewer would let it be seen: what fails, and no hint."""
+
+    def bare(verdict: Verdict) -> Verdict:
+        findings = tuple(replace(finding, hint=None) for finding in verdict.findings)
+        return replace(verdict, check=replace(verdict.check, hints=()), findings=findings)
+
+    return replace(report, verdicts=tuple(map(bare, report.verdicts)))
+
+
+def _prompt(question: Question) -> str:
+    if isinstance(question, ChoiceQuestion):
+        return f"Your answer [a-{LETTERS[len(question.options) - 1]}, skip]: "
+    if isinstance(question, NumberQuestion):
+        return "Your answer, a number with its unit [skip]: "
+    return "Your answer in a sentence or two [skip]: "
