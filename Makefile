@@ -11,7 +11,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help sandbox browser grade render gradebook bundle list show hint reset verify doctor test lint types bench lock clean distclean
+.PHONY: help sandbox browser grade watch render gradebook bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -32,9 +32,29 @@ list: $(READY)
 show: $(READY)
 	@$(GRADER) show $(EX) $(ARGS)
 
-## hint       the first hint for exercise EX, or hint N: make hint EX=03 ARGS="--level 2"
+## watch      grade exercise EX at every save, and see the verdicts as they come; ARGS=--plain for screen readers
+watch: $(READY)
+	@$(GRADER) watch $(EX) $(ARGS)
+
+## hint       a hint for the check of exercise EX that fails now; each call says more: make hint EX=03 [ARGS="--level 2"]
 hint: $(READY)
 	@$(GRADER) hint $(EX) $(ARGS)
+
+## explain    why the checks of exercise EX that fail now matter in production
+explain: $(READY)
+	@$(GRADER) explain $(EX) $(ARGS)
+
+## progress   the course as a map: what is done, what comes next
+progress: $(READY)
+	@$(GRADER) progress $(ARGS)
+
+## quiz       questions of all topics, spaced so that they stay: make quiz [BANK=overlap]
+quiz: $(READY)
+	@$(GRADER) quiz $(BANK) $(ARGS)
+
+## interview  an exercise and questions against the clock, with a debrief: make interview [MINUTES=55]
+interview: $(READY)
+	@$(GRADER) interview $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 ## reset      put the stub of exercise EX back; your file is kept beside it
 reset: $(READY)

@@ -532,6 +532,37 @@ def test_the_solution_is_shown_after_a_pass_or_with_a_clear_word(fake, root):
     assert "No solution of 02_ring is in this copy" in refused(call("show", "2", "--solution"))
 
 
+BANK = """\
+title: Overlap
+order: 1
+questions:
+  - id: why
+    kind: choice
+    difficulty: 1
+    exercise: "01"
+    question: Why does communication overlap backward?
+    options:
+      - right: Buckets are ready early
+      - {wrong: Gloo guesses them, why: it does not}
+      - {wrong: Forward sends them, why: it has none}
+    explanation: A bucket is sent once its gradients are complete.
+"""
+
+
+def test_a_quiz_asks_and_keeps_what_was_answered(root):
+    (root / "quizzes").mkdir()
+    (root / "quizzes/overlap.yaml").write_text(BANK)
+    assert "Overlap" in call("quiz", "--list").stdout
+    result = CliRunner().invoke(cli, ["quiz", "--plain"], input="a\nq\n")
+    assert result.exit_code == 0 and "Why does communication overlap backward?" in result.stdout
+    assert "1 asked" in result.stdout and "Met so far: 1 of 1." in result.stdout
+    assert "overlap" in refused(call("quiz", "overlop"))
+
+
+def test_without_banks_a_quiz_says_so(root):
+    assert "No question banks are in this copy" in refused(call("quiz"))
+
+
 def test_explain_tells_why_what_fails_matters(fake, root):
     manifest = root / "exercises/01_add/exercise.yaml"
     manifest.write_text(MANIFEST.replace("points: 60", 'points: 60\n    why: "Sums rule."\n    section: Adding'))

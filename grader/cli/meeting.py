@@ -37,13 +37,14 @@ class Wish:
 def hold(wish: Wish, root: Path, store: Store, style: Style) -> int:
     """Go on with an interview that is paused, or begin one; the debrief where it ends."""
     from grader import catalog
+    from grader.cli.practice import quizzes_of
     from grader.practice import clock, statement
     from grader.practice.interview import debrief
     from grader.practice.interview.room import Room
     from grader.practice.quiz.page import Page
     from grader.render import terminal
 
-    banks = catalog.load_banks(root)
+    banks = quizzes_of(root)
     found = None if wish.new else _unfinished(store)
     if found is None:
         found = _drawn(wish, root, store)
@@ -97,6 +98,7 @@ def _unfinished(store: Store) -> Interview | None:
 
 def _drawn(wish: Wish, root: Path, store: Store) -> Interview:
     from grader import catalog
+    from grader.cli.practice import quizzes_of
     from grader.practice import clock, overview
     from grader.practice.interview.core import begin, draw_exercise, draw_questions, known_lately
 
@@ -109,7 +111,7 @@ def _drawn(wish: Wish, root: Path, store: Store) -> Interview:
     else:
         exercise = draw_exercise(exercises, store.attempts(), wish.minutes, now, seed)
     known = known_lately(store.reviews(), now)
-    questions = draw_questions(catalog.load_banks(root), known, exercise, wish.minutes, seed, wish.questions)
+    questions = draw_questions(quizzes_of(root), known, exercise, wish.minutes, seed, wish.questions)
     return begin(exercise, questions, wish.minutes, seed, now)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from grader.cli.ending import FAILED, PASSED
 from grader.errors import UsageError
 
 if TYPE_CHECKING:
+    from grader.catalog.questions import Bank, Question
     from grader.model import Check
     from grader.practice.store import Attempt, Store
 
@@ -110,6 +112,59 @@ def progress(as_json: bool, delete: bool, yes: bool, plain: bool, color: bool | 
     )
     console.show(text)
     return grading.tell_faults(listed)
+
+
+@cli.command()
+@click.argument("bank", required=False)
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many questions.")
+@click.option("--list", "listing", is_flag=True, help="Name the banks, ask nothing.")
+@click.option("--plain", is_flag=True, help="No rules and no colour, for screen readers.")
+@click.option("--color/--no-color", default=None, help="Default: colour on a terminal.")
+def quiz(bank: str | None, limit: int, listing: bool, plain: bool, color: bool | None) -> None:
+    """Ask questions of all topics, or of one BANK, spaced so that they stay."""
+    import secrets
+
+    from grader import catalog
+    from grader.practice import clock
+    from grader.practice.quiz import session
+
+    root = catalog.repository_root()
+    banks = quizzes_of(root)
+    if not banks:
+        raise UsageError(f"No question banks are in this copy: {root / 'quizzes'} is missing.")
+    topic = catalog.resolve_topic(bank, root) if bank else None
+    if listing:
+        console.show("\n".join(f"{each.topic:<22} {len(each.questions):>3}  {each.title}" for each in banks))
+        return
+    store = store_of(root)
+    passed = {attempt.exercise[:2] for attempt in store.attempts() if attempt.status == "passed"}
+    session.run(
+        banks,
+        store,
+        now=lambda: clock.now().astimezone(),
+        ask=input,
+        say=console.show,
+        limit=limit,
+        topic=topic,
+        plain=plain,
+        seed=secrets.randbelow(2**31),
+        passed=passed,
+        **console.style(False if plain else color),
+    )
+
+
+def quizzes_of(root: Path) -> tuple[Bank, ...]:
+    """All banks. A question names its exercise only where that is in this course."""
+    from grader import catalog
+
+    if not (root / "quizzes").is_dir():
+        return ()
+    numbers = {name.partition("_")[0] for name in catalog.all_names(root)}
+
+    def placed(question: Question) -> Question:
+        return question if question.exercise in numbers else replace(question, exercise=None)
+
+    return tuple(replace(bank, questions=tuple(map(placed, bank.questions))) for bank in catalog.load_banks(root))
 
 
 @cli.command()

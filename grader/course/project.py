@@ -72,6 +72,8 @@ def copy_grader(root: Path, to: Path) -> None:
     """The package as it is here, but for what only its authors use."""
     unwanted = shutil.ignore_patterns("__pycache__", "*.pyc", "authoring", "course")
     shutil.copytree(root / "grader", to / "grader", ignore=unwanted)
+    if (root / "quizzes").is_dir():
+        shutil.copytree(root / "quizzes", to / "quizzes")
     for name in ("LICENSE", ".gitignore"):
         if (root / name).is_file():
             shutil.copyfile(root / name, to / name)

@@ -1,0 +1,185 @@
+"""quizzes/*.yaml become frozen banks of questions, or an AuthorError that says which line to mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, Field, PositiveInt
+
+from grader.catalog.document import Document, read, validated
+from grader.catalog.manifest import Strict, Text, Word
+from grader.catalog.nearest import offer
+from grader.catalog.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option, Question
+from grader.errors import AuthorError, UsageError
+
+FOLDER = "quizzes"
+_SHOWN = 40
+
+
+def _flowing(text: str) -> str:
+    """Text whose line breaks inside a paragraph are only the file's; an indented line and an empty one stay."""
+    lines = text.strip().split("\n")
+    joined = lines[0]
+    for before, line in pairwise(lines):
+        kept = not line.strip() or not before.strip() or line.startswith("  ") or before.startswith("  ")
+        joined += ("\n" if kept else " ") + line.rstrip()
+    return joined
+
+
+Prose = Annotated[Text, AfterValidator(_flowing)]
+Number = Annotated[str, Field(pattern=r"^\d\d$")]
+
+
+class OptionEntry(Strict):
+    """An option: `right` with its text, or `wrong` with its text and `why`."""
+
+    right: Prose | None = None
+    wrong: Prose | None = None
+    why: Prose | None = None
+
+
+class QuestionEntry(Strict):
+    """What all kinds have."""
+
+    id: Word
+    question: Prose
+    explanation: Prose
+    difficulty: Annotated[int, Field(ge=1, le=3)]
+    exercise: Number | None = None
+    source: Prose | None = None
+    hint: Prose | None = None
+
+
+class ChoiceEntry(QuestionEntry):
+    """`kind: choice`."""
+
+    kind: Literal["choice"]
+    options: Annotated[list[OptionEntry], Field(min_length=3, max_length=5)]
+
+
+class NumberEntry(QuestionEntry):
+    """`kind: number`."""
+
+    kind: Literal["number"]
+    value: float
+    unit: Text
+    tolerance: Annotated[float, Field(ge=0, le=0.5)]
+    calculation: Text
+    unit_shown: bool = True
+
+
+class CardEntry(QuestionEntry):
+    """`kind: card`."""
+
+    kind: Literal["card"]
+    answer: Prose
+
+
+class BankFile(Strict):
+    """A file of quizzes/; its name is the topic."""
+
+    title: Text
+    order: PositiveInt
+    questions: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
+KINDS: dict[str, type[QuestionEntry]] = {"choice": ChoiceEntry, "number": NumberEntry, "card": CardEntry}
+
+
+def topics(root: Path) -> tuple[str, ...]:
+    """The topics that have a bank, by name. No file is read."""
+    return tuple(sorted(path.stem for path in (root / FOLDER).glob("*.yaml") if not path.name.startswith(".")))
+
+
+def resolve_topic(text: str, root: Path) -> str:
+    """The topic that a learner typed: its name in any case, with blanks or hyphens, or an unambiguous beginning of it.
+    Raises UsageError, which offers the nearest or all."""
+    word, known = text.strip().lower().replace("-", "_").replace(" ", "_").removesuffix(".yaml"), topics(root)
+    found = [topic for topic in known if topic == word] or [topic for topic in known if word and topic.startswith(word)]
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(f"There is no quiz on '{text[:_SHOWN]}'. {offer(word, found or known)}")
+
+
+def load_banks(root: Path, only: str | None = None) -> tuple[Bank, ...]:
+    """All banks of quizzes/, or the one on the topic `only`, in the order of their topics. Raises AuthorError."""
+    folder = root / FOLDER
+    chosen = [topic for topic in topics(root) if only in (None, topic)]
+    if not chosen:
+        wanted = f"no bank {only}.yaml" if only else "no bank of questions"
+        raise AuthorError(folder, f"there is {wanted}", offer(only or "", topics(root)) if only else "Add one.")
+    banks = [load_bank(folder / f"{topic}.yaml") for topic in chosen]
+    return tuple(sorted(banks, key=lambda bank: (bank.order, bank.topic)))
+
+
+def load_bank(path: Path) -> Bank:
+    """One bank. Raises AuthorError with the line for anything that is malformed."""
+    document = read(path)
+    entry = validated(document, BankFile)
+    questions = tuple(_question(part, path.stem) for part in _parts(document))
+    _refuse_same_ids(document, questions)
+    return Bank(topic=path.stem, title=entry.title, order=entry.order, questions=questions, path=path)
+
+
+def _parts(document: Document) -> Iterator[Document]:
+    """Each question as a document of its own, which still knows its lines."""
+    assert isinstance(document.node, yaml.MappingNode)
+    nodes = next(value for key, value in document.node.value if key.value == "questions").value
+    for node, value in zip(nodes, document.value["questions"], strict=True):
+        yield Document(path=document.path, node=node, value=value)
+
+
+def _question(part: Document, topic: str) -> Question:
+    kind = part.value.get("kind")
+    if kind not in KINDS:
+        fault = f"'kind' is {kind!r}" if "kind" in part.value else "the key 'kind' is missing"
+        raise part.error(("kind",), fault, f"Write one of {', '.join(KINDS)}.")
+    entry = validated(part, KINDS[kind])
+    shared: dict[str, Any] = {
+        "id": f"{topic}/{entry.id}",
+        "topic": topic,
+        "text": entry.question,
+        "line": part.line(()),
+        **{name: getattr(entry, name) for name in ("explanation", "difficulty", "exercise", "source", "hint")},
+    }
+    match entry:
+        case ChoiceEntry():
+            return ChoiceQuestion(**shared, options=_options(part, entry))
+        case NumberEntry():
+            own = ("value", "unit", "tolerance", "calculation", "unit_shown")
+            return NumberQuestion(**shared, **{name: getattr(entry, name) for name in own})
+        case CardEntry():
+            return CardQuestion(**shared, answer=entry.answer)
+    raise AssertionError(kind)
+
+
+def _options(part: Document, entry: ChoiceEntry) -> tuple[Option, ...]:
+    found = tuple(_option(part, index, option) for index, option in enumerate(entry.options))
+    right = sum(option.right for option in found)
+    if right != 1:
+        raise part.error(("options",), f"{right} options are right", "Mark one with 'right', all others with 'wrong'.")
+    return found
+
+
+def _option(part: Document, index: int, entry: OptionEntry) -> Option:
+    steps = ("options", index)
+    if (entry.right is None) == (entry.wrong is None):
+        raise part.error(steps, "an option is either 'right' or 'wrong'", "Give it one of these two keys.")
+    if entry.right is not None and entry.why is not None:
+        raise part.error((*steps, "why"), "the right option has a 'why'", "Say it in the explanation.")
+    if entry.wrong is not None and entry.why is None:
+        raise part.error(steps, "the wrong option has no 'why'", "Say in half a sentence what is wrong about it.")
+    return Option(text=entry.right or entry.wrong or "", right=entry.right is not None, why=entry.why or "")
+
+
+def _refuse_same_ids(document: Document, questions: tuple[Question, ...]) -> None:
+    lines: dict[str, int] = {}
+    for index, question in enumerate(questions):
+        if question.id in lines:
+            remedy = f"Rename one; the question in line {lines[question.id]} has it too."
+            raise document.error(("questions", index, "id"), f"the id of {question.id} stands twice", remedy)
+        lines[question.id] = question.line

@@ -1,0 +1,195 @@
+"""Is a typed answer right? Numbers with units as people write them, and choices by letter. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from grader.catalog.questions import NumberQuestion
+from grader.practice.quiz import units
+from grader.practice.quiz.units import ONE, SECONDS, Unit
+
+LETTERS = "abcde"
+_MAX_LENGTH = 100
+
+
+class Outcome(Enum):
+    """What an answer is. One that is not readable is asked for again and costs nothing."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    WRONG_UNIT = "wrong unit"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """An outcome, and a sentence where there is more to say than right or wrong."""
+
+    outcome: Outcome
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """A number as it was typed. `unit` is None where none was given; `multiplied` where "million" or its like was."""
+
+    number: float
+    unit: Unit | None
+    multiplied: bool = False
+
+
+_HEDGE = re.compile(r"^(?:about|approximately|approx\.?|around|roughly|circa|ca\.?|nearly|almost|~|≈|=|\s)+", re.I)
+_MANTISSA = r"[-+−]?(?:\d{1,3}(?:[ ,_'’]\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)"
+_NUMBER = re.compile(
+    rf"(?P<base>{_MANTISSA})(?:"
+    r"[eE](?P<e>[-+]?\d+)|\s*[x×*·]\s*10\s*(?:\^|\*\*)\s*(?P<ten>[-+]?\d+)|\s*(?:\^|\*\*)\s*(?P<power>\d+)"
+    r"|\s*/\s*(?P<below>\d+(?:\.\d+)?))?"
+)
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
+_LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_MULTIPLIERS = {
+    "thousand": 1e3, "million": 1e6, "billion": 1e9, "bn": 1e9, "trillion": 1e12,
+    "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+}  # fmt: skip
+
+
+def letter(text: str, count: int) -> int | None:
+    """The index that a letter stands for among `count` options, as `b`, `B`, `b)` or `(b)`; None where it is none."""
+    word = text.strip().lower().strip("().:")
+    return LETTERS.index(word) if len(word) == 1 and word in LETTERS[:count] else None
+
+
+def chosen(text: str, shown: Sequence[int], right: int) -> Judgement:
+    """Judge a letter, where `shown` holds the options' indices in the order in which they are shown."""
+    place = letter(text, len(shown))
+    if place is None:
+        return Judgement(outcome=Outcome.UNREADABLE, message=f"Type a letter from a to {LETTERS[len(shown) - 1]}.")
+    return Judgement(outcome=Outcome.RIGHT if shown[place] == right else Outcome.WRONG)
+
+
+def number(text: str, question: NumberQuestion) -> Judgement:
+    """Judge a number with or without a unit."""
+    asked = units.find(question.unit)
+    assert asked is not None, f"{question.id} has an unknown unit"
+    typed = parse(text)
+    if isinstance(typed, str):
+        return Judgement(outcome=Outcome.UNREADABLE, message=typed)
+    if typed.unit is None:
+        return _without_unit(typed, asked, question)
+    if not _same_kind(typed.unit, asked):
+        message = f"{typed.unit.name} is {typed.unit.kind}; the answer is {asked.kind}, as in {question.unit}."
+        return Judgement(outcome=Outcome.WRONG_UNIT, message=message)
+    if _close(typed.number * typed.unit.scale, asked, question):
+        return Judgement(outcome=Outcome.RIGHT)
+    return Judgement(outcome=Outcome.WRONG, message=_scale(typed.number, typed.unit, asked, question))
+
+
+def _without_unit(typed: Typed, asked: Unit, question: NumberQuestion) -> Judgement:
+    if typed.multiplied:
+        readings = [typed.number]
+    elif not question.unit_shown and asked.dimension != ONE:
+        return Judgement(outcome=Outcome.UNREADABLE, message="Say the unit too; it is part of the answer.")
+    else:
+        readings = [typed.number * asked.scale]
+        if asked.dimension == ONE and not asked.noun:
+            readings.append(typed.number)  # 0.89 is as good as 89 %
+    right = any(_close(reading, asked, question) for reading in readings)
+    return Judgement(outcome=Outcome.RIGHT if right else Outcome.WRONG)
+
+
+def _same_kind(typed: Unit, asked: Unit) -> bool:
+    """Ratios and counts are both plain numbers, and yet 24 % is no number of messages."""
+    same_noun = typed.noun == asked.noun or {typed.noun, asked.noun} <= {"micro-batch", "microbatch"}
+    return typed.dimension == asked.dimension and same_noun
+
+
+def _close(value: float, asked: Unit, question: NumberQuestion) -> bool:
+    """Whether a value in bytes, seconds, … is within the tolerance."""
+    right = question.value * asked.scale
+    return abs(value - right) <= question.tolerance * abs(right) + 1e-9 * abs(right)
+
+
+def _scale(typed: float, unit: Unit, asked: Unit, question: NumberQuestion) -> str:
+    """Where the digits are right and the unit alone is not, say so."""
+    if unit.scale == asked.scale or not _close(typed * asked.scale, asked, question):
+        return ""
+    bits = " A byte has 8 bits." if unit.scale * 8 in (1, 1e3, 1e6, 1e9, 1e12) else ""
+    times = unit.scale / asked.scale
+    factor = f"{times:g} times" if times >= 1 else f"1/{1 / times:g} of"
+    return f"The number would be right in {question.unit}, but 1 {unit.name} is {factor} 1 {question.unit}.{bits}"
+
+
+def parse(text: str) -> Typed | str:
+    """What was typed as a number with its unit, or a sentence that says why it cannot be read."""
+    level = _RAISED.sub(lambda match: "^" + match[0].translate(_LOWERED), text.strip()[:_MAX_LENGTH])
+    rest = _HEDGE.sub("", level).strip().rstrip(".!?")
+    found = _piece(rest)
+    if isinstance(found, str):
+        return found
+    typed, rest = found
+    while rest and typed.unit and typed.unit.dimension == SECONDS:  # 1 min 30 s
+        more = _piece(rest)
+        if isinstance(more, str) or more[0].unit is None or more[0].unit.dimension != SECONDS:
+            break
+        added = more[0].number * more[0].unit.scale / typed.unit.scale
+        typed, rest = Typed(number=typed.number + added, unit=typed.unit), more[1]
+    return typed
+
+
+def _piece(text: str) -> tuple[Typed, str] | str:
+    """The first number and its unit, and what follows them."""
+    match = _NUMBER.match(text)
+    if not match:
+        return "Type a number, with its unit, as 96 MB, 1.5 ms, 89 % or 2x."
+    try:
+        value = _number(match)
+    except ArithmeticError:
+        value = math.inf
+    if not math.isfinite(value):
+        return "That number is too large to be read."
+    return _united(value, text[match.end() :].strip())
+
+
+def _number(match: re.Match[str]) -> float:
+    base = _plain(match["base"])
+    if match["power"]:
+        return base ** int(match["power"])
+    if match["below"]:
+        return base / float(match["below"])
+    exponent = match["e"] or match["ten"]
+    return base * 10.0 ** int(exponent) if exponent else base
+
+
+def _plain(digits: str) -> float:
+    """1,500 and 1 500 are fifteen hundred; 1,5 and 0,896 have a decimal comma."""
+    digits = digits.replace("−", "-")
+    if re.fullmatch(r"[-+]?(?:0,\d+|\d+,\d{1,2}|\d+,\d{4,})", digits):
+        return float(digits.replace(",", "."))
+    return float(re.sub(r"[ ,_'’]", "", digits))
+
+
+def _united(value: float, rest: str) -> tuple[Typed, str] | str:
+    """The unit at the beginning of `rest`; words after it, as in "96 MB per rank", are left over."""
+    rest = re.sub(r"\s*(?:/|\bper\b|\ba\b)\s*(?:s|sec|second)\b", "/s", rest)
+    word, _, more = rest.removeprefix("-").partition(" ")
+    if not word:
+        return Typed(number=value, unit=None), ""
+    unit = units.find(word.rstrip(",;"))
+    if unit:
+        return Typed(number=value, unit=unit), more.strip()
+    if word in _MULTIPLIERS or word.lower() in _MULTIPLIERS:
+        factor = _MULTIPLIERS.get(word) or _MULTIPLIERS[word.lower()]
+        return _multiplied(value * factor, more.strip())
+    return f"'{word}' is no unit that is known here. Examples: 96 MB, 1.5 ms, 89 %, 2x."
+
+
+def _multiplied(value: float, rest: str) -> tuple[Typed, str] | str:
+    word, _, more = rest.partition(" ")
+    unit = units.find(word) if word else None
+    if word and unit is None:
+        return f"'{word}' is no unit that is known here. Examples: 96 MB, 1.5 ms, 89 %, 2x."
+    return Typed(number=value, unit=unit, multiplied=True), more.strip()

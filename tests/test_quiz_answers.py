@@ -1,0 +1,193 @@
+"""Typed answers: letters, and numbers with units as people write them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grader.practice.quiz import answers, units
+from grader.practice.quiz.answers import Outcome, Typed
+from tests.quizzes import number
+
+MB = number(value=96.0, unit="MB", tolerance=0.03)
+MS = number(value=1.5, unit="ms", tolerance=0.03)
+MINUTES = number(value=90.0, unit="min", tolerance=0.02)
+PERCENT = number(value=89.0, unit="%", tolerance=0.02)
+TIMES = number(value=2.0, unit="x", tolerance=0.01)
+COUNT = number(value=24.0, unit="messages", tolerance=0.0)
+PLAIN = number(value=0.8, unit="1", tolerance=0.01)
+RATE = number(value=12.5, unit="GB/s", tolerance=0.02)
+BILLION = number(value=1.6, unit="GB", tolerance=0.02)
+
+
+RIGHT = [
+    (MB, [
+        "96 MB", "about 96 MB", "96MB", "96 mb", "96", "~ 96 megabytes", "96e6 bytes", "0.096 GB",
+        "96,000,000 bytes", "96 000 000 B", "96 million bytes", "96M", "9.6e7 B", "9.6 x 10^7 bytes",
+        "9.6·10⁷ B", "768 Mbit", "768 Mb", "91.55 MiB", "96 MB per rank", "≈96 MB.", "96,0 MB", "95 MB",
+        "98.5 MB", "  96  MB ", "96 MByte",
+    ]),
+    (MS, [
+        "1.5ms", "1,5 ms", "1500 us", "1500 µs", "0.0015 s", "1.5 milliseconds", "1.5 MS",
+    ]),
+    (MINUTES, [
+        "1.5 h", "1 h 30 min", "5400 seconds", "90 mins", "1h 30min",
+    ]),
+    (PERCENT, [
+        "89 %", "89%", "0.89", "89", "8/9", "89 percent", ".89", "0,89",
+    ]),
+    (TIMES, [
+        "2x", "2 ×", "2 times", "2-fold", "2", "200 %", "2.0 x",
+    ]),
+    (COUNT, [
+        "24", "24 messages", "24 Messages", "24 message", "24 messages in all",
+    ]),
+    (PLAIN, [
+        "0.8", ".8", "4/5", "80 %", "8e-1",
+    ]),
+    (RATE, [
+        "12.5 GB/s", "100 Gbit/s", "100 Gbps", "100 gbps", "12.5 GB per second", "12.5 GBps", "12.5 GB / s",
+        "12500 MB/s", "12.5",
+    ]),
+    (BILLION, [
+        "1.6 GB", "1.6e9 bytes", "1.6 billion bytes", "1600 MB", "1.6 gb",
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question, typed", [(question, typed) for question, many in RIGHT for typed in many])
+def test_a_right_number_is_right_however_it_is_written(question, typed):
+    assert answers.number(typed, question).outcome is Outcome.RIGHT
+
+
+@pytest.mark.parametrize(
+    "question, typed, told",
+    [
+        (MB, "48 MB", ""),
+        (MB, "96 GB", "1 GB is 1000 times 1 MB"),
+        (MB, "96 kB", "1 kB is 1/1000 of 1 MB"),
+        (MB, "96 Mb", "A byte has 8 bits"),
+        (MB, "96 MiB", "1 MiB is 1.04858 times 1 MB"),
+        (MB, "-96 MB", ""),
+        (MB, "0", ""),
+        (MB, "96 million", None),
+        (PERCENT, "0.89 %", ""),
+        (PERCENT, "8.9", ""),
+        (TIMES, "20x", ""),
+        (COUNT, "23", ""),
+        (COUNT, "24.01", ""),
+        (RATE, "100 GB/s", ""),
+    ],
+)
+def test_a_wrong_number_is_wrong_and_a_slip_of_scale_is_told(question, typed, told):
+    strict = replace(question, tolerance=min(question.tolerance, 0.02))
+    found = answers.number(typed, strict)
+    if told is None:
+        assert found.outcome is Outcome.RIGHT  # 96 million of the base unit, bytes, are 96 MB
+        return
+    assert found.outcome is Outcome.WRONG and told in found.message and bool(told) == bool(found.message)
+
+
+@pytest.mark.parametrize(
+    "question, typed, told",
+    [
+        (MB, "96 ms", "ms is a time; the answer is an amount of data, as in MB."),
+        (MB, "96 MB/s", "MB/s is a data rate"),
+        (MB, "96 %", "% is a ratio"),
+        (MS, "1.5 MB", "the answer is a time, as in ms"),
+        (COUNT, "24 %", "% is a ratio; the answer is a number of messages"),
+        (COUNT, "24 steps", "steps is a number of steps"),
+        (TIMES, "2 GPUs", "the answer is a ratio"),
+        (RATE, "12.5 GB", "the answer is a data rate"),
+    ],
+)
+def test_a_wrong_kind_of_unit_is_told_apart_from_a_wrong_number(question, typed, told):
+    found = answers.number(typed, question)
+    assert found.outcome is Outcome.WRONG_UNIT and told in found.message
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", "many", "MB", "5 furlongs", "96 m", "?", "1e999", "9**9**9", "10^99999", "nan", "inf", "--4", "1/0", "９６ m"],
+)
+def test_what_cannot_be_read_is_asked_for_again(typed):
+    found = answers.number(typed, MB)
+    assert found.outcome is Outcome.UNREADABLE and found.message
+
+
+def test_a_unit_that_is_not_shown_has_to_be_said():
+    hidden = replace(MB, unit_shown=False)
+    assert answers.number("96", hidden).outcome is Outcome.UNREADABLE
+    assert answers.number("96 MB", hidden).outcome is Outcome.RIGHT
+    assert answers.number("24", replace(COUNT, unit_shown=False)).outcome is Outcome.RIGHT
+
+
+@pytest.mark.parametrize(
+    "typed, place",
+    [
+        ("a", 0),
+        ("B", 1),
+        (" c ", 2),
+        ("d)", 3),
+        ("(b)", 1),
+        ("a.", 0),
+        ("e", None),
+        ("", None),
+        ("ab", None),
+        ("1", None),
+    ],
+)
+def test_a_letter_stands_for_an_option(typed, place):
+    assert answers.letter(typed, 4) == place
+
+
+def test_a_choice_is_judged_in_the_order_in_which_it_was_shown():
+    assert answers.chosen("c", [2, 0, 1], right=1).outcome is Outcome.RIGHT
+    assert answers.chosen("b", [2, 0, 1], right=1).outcome is Outcome.WRONG
+    found = answers.chosen("d", [2, 0, 1], right=1)
+    assert found.outcome is Outcome.UNREADABLE and "from a to c" in found.message
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+NUMBERS = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)
+SPELT = sorted(name for name in units.EXACT if name not in ("1", "%"))
+
+
+@settings(deadline=None)
+@given(NUMBERS, st.sampled_from(SPELT))
+def test_a_number_with_any_unit_of_the_table_comes_back(value, name):
+    found = answers.parse(f"about {value!r} {name}")
+    assert isinstance(found, Typed) and found.number == pytest.approx(value) and found.unit == units.EXACT[name]
+
+
+@settings(deadline=None)
+@given(st.integers(min_value=0, max_value=10**15))
+def test_thousands_may_be_set_apart(value):
+    for text in (f"{value:,}", f"{value:_}", f"{value:,}".replace(",", " "), f"{value:,}".replace(",", "'")):
+        assert answers.parse(f"{text} B").number == value
+
+
+@settings(deadline=None)
+@given(st.floats(min_value=0.01, max_value=9999), st.sampled_from(["kB", "MB", "GB", "MiB", "GiB", "Mbit", "bytes"]))
+def test_a_right_answer_is_right_in_every_unit_of_its_kind(value, name):
+    question = replace(MB, value=value, tolerance=0.01)
+    typed = value * 1e6 / units.EXACT[name].scale
+    assert answers.number(f"{typed:.12g} {name}", question).outcome is Outcome.RIGHT
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60))
+def test_no_text_ever_breaks_the_reader(text):
+    for question in (MB, MS, PERCENT, COUNT, RATE):
+        assert isinstance(answers.number(text, question).outcome, Outcome)
+    answers.letter(text, 5)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="0123456789.,eE+-^*/x MGKkBbits%·⁻²", max_size=30))
+def test_no_scrambled_number_breaks_the_reader(text):
+    assert isinstance(answers.number(text, MB).outcome, Outcome)
