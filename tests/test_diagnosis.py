@@ -158,3 +158,12 @@ def test_a_limit_is_the_cause_and_named_where_the_grader_stopped_the_rank() -> N
     found = diagnosis(Killed(signal="SIGKILL", by_grader=True), over)
     assert found is not None and (found.kind, found.ranks) == ("limit", (1,))
     assert found.findings[0].sentence() == "Reached the limit on processes on rank 1: 812, at most 500"
+
+
+def test_a_rank_that_was_stopped_is_the_cause_for_one_that_seems_busy() -> None:
+    """The other one waits for it in C++, where nobody sees what it waits in."""
+    busy = RankRecord(rank=0, ending=TimedOut(seconds=7.0))
+    stopped = RankRecord(rank=1, ending=Killed(signal="SIGSTOP", seconds=7.0))
+    found = diagnose(Case(name="a", world_size=2, probe="a"), (busy, stopped), "a.py")
+    assert found is not None and found.ranks == (1,)
+    assert found.findings[0].subject == "The process was stopped by a signal and never went on"

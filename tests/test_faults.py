@@ -52,7 +52,7 @@ def bench(warm: Session, root: Path) -> faults.Bench:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize(("kind", "told"), [("SIGKILL", "killed"), ("SIGSEGV", "killed"), ("SIGSTOP", "timed_out")])
+@pytest.mark.parametrize(("kind", "told"), [("SIGKILL", "killed"), ("SIGSEGV", "killed"), ("SIGSTOP", "killed")])
 def test_a_rank_that_is_hit_is_the_cause_and_nothing_is_left(
     bench: faults.Bench, monkeypatch: pytest.MonkeyPatch, kind: str, told: str, rank: int
 ) -> None:

@@ -29,7 +29,7 @@ from grader import catalog
 from grader.errors import GraderError
 from grader.grade import preload
 from grader.judge import judge
-from grader.model import Case, Exercise, Finished, Killed, Outcome, RankRecord, Run, Submission, TimedOut
+from grader.model import Case, Exercise, Finished, Killed, Outcome, RankRecord, Run, Submission
 from grader.ranks import Session
 from grader.running import seeded
 
@@ -190,7 +190,7 @@ def _wrong_ending(run: Run, kind: str, rank: int) -> Iterator[str]:
     if kind in ("SIGKILL", "SIGSEGV"):
         if not (isinstance(ending, Killed) and ending.signal == kind and not ending.by_grader):
             yield f"the rank that was hit is told {ending.kind}"
-    elif kind == "SIGSTOP" and not isinstance(ending, TimedOut):
+    elif kind == "SIGSTOP" and not (isinstance(ending, Killed) and ending.signal == kind):
         yield f"the rank that was stopped is told {ending.kind}"
     elif kind == "slow":
         yield f"a rank that was ten seconds slow is charged with it: {_sentences(run)}"

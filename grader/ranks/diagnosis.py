@@ -106,6 +106,8 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
     if isinstance(ending, Exited):
         hint = "A function that is graded returns to its caller; it does not end the process."
         return f"The process was left by {ending.how}({ending.code})", hint
+    if isinstance(ending, Killed) and ending.signal == "SIGSTOP":
+        return "The process was stopped by a signal and never went on", None
     if isinstance(ending, Killed):
         return f"The process was ended by {SIGNALS.get(ending.signal, ending.signal)}", None
     if isinstance(ending, TimedOut):

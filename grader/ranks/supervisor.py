@@ -26,7 +26,7 @@ from grader.ranks import deadlock, quiet, reaper
 from grader.ranks.census import Census, Excess, anonymous_memory
 from grader.ranks.channel import LIVE, talk_of
 from grader.ranks.folder import RunFolder
-from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name
+from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name, stopped
 from grader.trace import plain
 
 Snapshots = dict[int, dict[str, Any]]
@@ -284,6 +284,9 @@ class Supervisor:
     def _time_out(self, live: list[Watched]) -> None:
         found = self._snapshots(live)
         for rank in live:
+            if stopped(rank.pid):  # it cannot answer, and those that wait for it may look as busy as it does
+                rank.end({"kind": "killed", "signal": "SIGSTOP"}, self._seconds())
+                continue
             main: dict[str, Any] = next(
                 (t for t in found[rank.rank]["threads"] if t["main"]), {"wait": None, "stack": []}
             )

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
+
 from grader.ranks.channel import Inbox
 from grader.trace import Trace
 
@@ -100,6 +102,13 @@ def reserved_port() -> Iterator[int]:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         yield holder.getsockname()[1]
+
+
+def stopped(pid: int) -> bool:
+    """Whether a signal has stopped a process (not one that is traced)."""
+    with contextlib.suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    return False
 
 
 def signal_name(number: int) -> str:
