@@ -102,9 +102,10 @@ lint: $(READY)
 types: $(READY)
 	@$(PY) -m mypy --no-error-summary
 
-## bench      time and memory as ratios
+## bench      time and memory as ratios, and the time from a save to its verdicts
 bench: $(READY)
 	@$(PY) -m grader.authoring.bench $(ARGS)
+	@$(PY) -m grader.practice.watch.bench
 
 ## -- The environment
 ## lock       write requirements.lock anew from the ranges of pyproject.toml

@@ -98,9 +98,9 @@ class Runner:
                 self._session.close()
 
     def start(self, *cases: Case, exercise: Exercise | None = None) -> None:
-        """Let these run. The largest come first, which packs best. `exercise` has their probe if it is not the order's
-        own."""
-        for case in sorted(cases, key=lambda case: case.world_size, reverse=True):
+        """Let these run: the first family first, for which the first check waits, then the largest, which packs best.
+        `exercise` has their probe if it is not the order's own."""
+        for case in sorted(cases, key=lambda case: (case.name != cases[0].name, -case.world_size)):
             self._jobs[case.id] = self._pool.submit(self._run, case, exercise or self._order.exercise)
 
     def wait(self, case: Case) -> Run:

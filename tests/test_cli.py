@@ -559,6 +559,23 @@ def test_a_quiz_asks_and_keeps_what_was_answered(root):
     assert "overlap" in refused(call("quiz", "overlop"))
 
 
+def test_watch_goes_on_with_what_comes_next_and_keeps_its_attempts(fake, root, monkeypatch):
+    from grader.practice import watch
+
+    asked = []
+
+    def run(name, where, *, on_report, **how):
+        asked.append((name, how["plain"], how["seed"]))
+        on_report(fake(name, root=where, progress=lambda phase: None))
+        return 0
+
+    monkeypatch.setattr(watch, "run", run)
+    assert call("watch", "--plain", "--seed", 3).exit_code == 0
+    assert call("watch", "2").exit_code == 0
+    assert asked == [("01_add", True, 3), ("02_ring", False, None)]
+    assert [each["attempts"] for each in json.loads(call("progress", "--json").stdout)["exercises"]] == [1, 1]
+
+
 def test_without_banks_a_quiz_says_so(root):
     assert "No question banks are in this copy" in refused(call("quiz"))
 

@@ -113,7 +113,7 @@ def test_a_grade_is_right_while_the_clock_is_stepped(
 
 
 def test_no_duration_is_taken_from_the_time_of_day() -> None:
-    """time.monotonic everywhere: what time it is asks only a format that wants to be told, and the diary of attempts."""
+    """time.monotonic everywhere: what time it is is asked by a format that wants it, and by the diary."""
     package = Path(grader.__file__).parent
     exempt = {package / "cli" / "outputs.py", package / "practice" / "clock.py"}
     sources = [path for path in package.rglob("*.py") if path not in exempt]

@@ -218,7 +218,7 @@ def _grade_one(
     order.outputs.page(("\n" if later else "") + terminal.render(shown, **style))
     _write(report, order)
     if not (plan.assigned or order.from_runs):
-        _remember(report, root)
+        remember(report, root)
     return CODES[shown.status], entry
 
 
@@ -287,7 +287,7 @@ def practise(name: str, root: Path, store: Store) -> None:
     store.add(history.attempt_of(report, clock.now()))
 
 
-def _remember(report: Report, root: Path) -> None:
+def remember(report: Report, root: Path) -> None:
     """Keep an attempt at the student's own file. That this fails costs nobody his verdict."""
     from grader.practice import clock, history, store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from grader.cli import console, grading
 from grader.cli.commands import cli
-from grader.cli.ending import FAILED, PASSED
+from grader.cli.ending import FAILED, PASSED, terminable
 from grader.errors import UsageError
 
 if TYPE_CHECKING:
@@ -112,6 +113,36 @@ def progress(as_json: bool, delete: bool, yes: bool, plain: bool, color: bool | 
     )
     console.show(text)
     return grading.tell_faults(listed)
+
+
+@cli.command()
+@click.argument("ex", required=False)
+@click.option("--submission", type=click.Path(path_type=Path), help="Watch this file or folder instead of your own.")
+@click.option("--seed", type=int, help="Always the same seed; without it every grade draws its own.")
+@click.option("--sandbox", type=click.Choice(["auto", "require", "off"]), default="auto", show_default=True)
+@click.option("--plain", is_flag=True, help="Lines in reading order, nothing repainted; for screen readers and logs.")
+def watch(ex: str | None, submission: Path | None, seed: int | None, sandbox: str, plain: bool) -> int:
+    """Grade exercise EX at every save and show the verdicts as they come. Without EX, the one that comes next."""
+    from grader import catalog
+    from grader.practice import watch as watching
+
+    root = catalog.repository_root()
+    name = catalog.resolve(ex, root) if ex else _coming(root)
+    grading.need_torch()
+    keep = functools.partial(grading.remember, root=root)
+    with terminable():
+        return watching.run(name, root, submission=submission, sandbox=sandbox, seed=seed, plain=plain, on_report=keep)
+
+
+def _coming(root: Path) -> str:
+    """The exercise to go on with."""
+    from grader.practice import history, overview
+
+    listed = [entry.exercise for entry in overview.entries(root) if entry.exercise]
+    coming = history.next_one(history.standings(listed, store_of(root)))
+    if coming is None and not listed:
+        raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")
+    return coming.exercise.name if coming else listed[-1].name
 
 
 @cli.command()
