@@ -200,7 +200,7 @@ def test_the_map_shows_what_is_done_and_what_comes_next(store):
     page = shown(store)
     assert page.splitlines()[0] == "1 of 3 passed, about 1 h 30 min to go"
     assert "passed on try 2, 2 days ago" in page and "last tried 2 hours ago" in page
-    assert "Go on with: 02 Shard" in page and "60 min, builds on 01, 02" in page
+    assert "Go on with: 02 Shard" in page and "60 min, after 01, 02" in page
     assert max(map(len, page.splitlines())) <= 80
 
 
@@ -214,7 +214,7 @@ def test_the_plain_map_is_sentences_in_reading_order(store):
     store.add(attempt(status="passed", days=1))
     lines = shown(store, plain=True).splitlines()
     assert lines[0] == "01 Join: passed, best 100 %, 1 tries. Passed on the first try, 1 day ago."
-    assert lines[1] == "02 Shard: not begun. 30 min, builds on 01."
+    assert lines[1] == "02 Shard: not begun. 30 min, after 01."
 
 
 def test_the_map_as_data(store):

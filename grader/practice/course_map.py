@@ -90,7 +90,7 @@ def _remark(each: Standing, now: datetime) -> str:
     if each.last_at:
         return f"last tried {ago(each.last_at, now)}"
     needs = [name.partition("_")[0] for name in each.exercise.prerequisites]
-    return f"{each.exercise.time_box} min{', builds on ' + ', '.join(needs) if needs else ''}"
+    return f"{each.exercise.time_box} min{', after ' + ', '.join(needs) if needs else ''}"
 
 
 def _sentence(each: Standing, now: datetime) -> str:
