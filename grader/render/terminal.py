@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from grader.model import Deadlocked, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
 from grader.wording.layout import crop, hang, paint, paragraph, value, wrap
+from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
 from grader.wording.strip import legend, strips
-from grader.wording.text import UNCOUNTED, blocked_by, ended, place, points, rank_list, safe_report, waiting
+from grader.wording.text import UNCOUNTED, blocked_by, place, points, rank_list, safe_report
 
 NARROWEST, WIDEST = 40, 100
 """Columns. Beyond the second, points stand too far from their titles."""
@@ -52,11 +53,11 @@ class _Page:
 
     def _find_owners(self) -> None:
         if self.report.submission.problem:
-            self.owners[_cause(self.report.submission.problem)] = None
+            self.owners[cause(self.report.submission.problem)] = None
         for verdict in self.report.verdicts:
             if verdict.outcome is Outcome.FAILED:
                 for finding in verdict.findings:
-                    self.owners.setdefault(_cause(finding), verdict)
+                    self.owners.setdefault(cause(finding), verdict)
 
     # ── the parts, from top to bottom ──
 
@@ -74,8 +75,8 @@ class _Page:
 
     def output(self) -> Lines:
         """What the ranks of one run printed: of the first in trouble in which any did."""
-        run = next(filter(self.in_trouble, self.report.runs), None)
-        if run is None or self.report.status == "passed":
+        run = in_trouble(self.report)
+        if run is None:
             return []
         shown: dict[str, list[RankRecord]] = {}
         for rank in filter(_printed, run.ranks):
@@ -151,7 +152,7 @@ class _Page:
             case Outcome.FAILED if verdict.findings and not self.own(verdict):
                 if self.unwritten(verdict):
                     return "not written yet"
-                owner = self.owners[_cause(verdict.findings[0])]
+                owner = self.owners[cause(verdict.findings[0])]
                 return f"as above: {owner.check.title}" if owner else ""
         return ""
 
@@ -172,7 +173,7 @@ class _Page:
 
     def own(self, verdict: Verdict) -> list[Finding]:
         """The findings that are shown under this check and not under an earlier one."""
-        return [] if self.unwritten(verdict) else [f for f in verdict.findings if self.owners[_cause(f)] is verdict]
+        return [] if self.unwritten(verdict) else [f for f in verdict.findings if self.owners[cause(f)] is verdict]
 
     # ── one finding ──
 
@@ -203,20 +204,15 @@ class _Page:
 
     def deadlock(self, findings: list[Finding]) -> tuple[Lines, list[Finding]]:
         """The table of the first deadlocked run that the findings are about, and the findings that it does not tell."""
-        about = {finding.case for finding in findings}, {_cause(finding) for finding in findings}
-        run = next((run for run in self.report.runs if _deadlocked(run) and _is_about(run, *about)), None)
-        if run is None or run.diagnosis is None:
+        run = deadlock_of(findings, self.report)
+        if run is None:
             return [], findings
-        told = {_cause(finding) for finding in run.diagnosis.findings if not finding.expected}
         head = Finding(subject="Deadlock: no rank can go on", case=run.case.id)
-        return self.finding(head) + self.table(run) + self.strips(run), [f for f in findings if _cause(f) not in told]
+        return self.finding(head) + self.table(run) + self.strips(run), untold(findings, run)
 
     def table(self, run: Run) -> Lines:
         """Rank, what it waits in, line."""
-        rows = [
-            ("rank", "waits in", "line"),
-            *((str(r.rank), _state(r, run), str(r.ending.at or "")) for r in run.ranks),
-        ]
+        rows = [("rank", "waits in", "line"), *waits(run)]
         wide = min(max(len(state) for _, state, _ in rows), self.width - 18)
         lines = [
             Text(f"      {rank:<4}  {crop(state, wide):<{wide}}  {line:>4}".rstrip()) for rank, state, line in rows
@@ -252,42 +248,13 @@ class _Page:
 
     # ── what the report says about the whole ──
 
-    def in_trouble(self, run: Run) -> bool:
-        blamed = {f.case for v in self.report.verdicts if v.outcome is Outcome.FAILED for f in v.findings}
-        return any(map(_printed, run.ranks)) and (run.diagnosis is not None or run.case.id in blamed)
-
     def unwritten(self, verdict: Verdict) -> bool:
         """Whether a check failed only because nothing has been written yet."""
         return any(map(says_unwritten, verdict.findings)) and not begun(self.report)
 
 
-def _cause(finding: Finding) -> Finding:
-    """A finding without its hint: what two checks may have in common."""
-    return replace(finding, hint=None)
-
-
 def _printed(rank: RankRecord) -> bool:
     return bool(rank.output.strip())
-
-
-def _deadlocked(run: Run) -> bool:
-    return run.diagnosis is not None and any(isinstance(rank.ending, Deadlocked) for rank in run.ranks)
-
-
-def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
-    """Whether a run is one of the cases, or was diagnosed with one of the causes."""
-    diagnosed = run.diagnosis.findings if run.diagnosis else ()
-    return run.case.id in cases or any(_cause(finding) in causes for finding in diagnosed)
-
-
-def _state(rank: RankRecord, run: Run) -> str:
-    """What a rank waits in, with the bytes where ranks that wait in the same operation differ in them."""
-    if not isinstance(rank.ending, Deadlocked):
-        return f"nothing ({ended(rank.ending)})"
-    wait = rank.ending.wait
-    others = [r.ending.wait for r in run.ranks if isinstance(r.ending, Deadlocked)]
-    differ = {other.bytes for other in others if other.operation == wait.operation} - {wait.bytes}
-    return f"{waiting(wait)} of {wait.bytes:,} bytes" if differ and wait.bytes is not None else waiting(wait)
 
 
 def _spaced(parts: Iterable[Lines]) -> Lines:

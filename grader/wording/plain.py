@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.wording.advice import begun, first_to_write, where_to_start
+from grader.wording.strip import legend, strips
 from grader.wording.text import blocked_by, ended, place, rank_list, waiting
 
 OUR_FAULT = "The grader or the exercise is at fault here, not the code that was handed in. This costs no points."
 FINDINGS_SHOWN = 6
 VALUE_LINES = 12
 OUTPUT_LINES = 40
+STRIP_WIDTH = 70
 
 Row = tuple[str, str, str]
 
@@ -89,15 +91,15 @@ def _capital(text: str) -> str:
 
 def deadlock_of(findings: Sequence[Finding], report: Report) -> Run | None:
     """The first deadlocked run that the findings are about."""
-    cases, causes = {finding.case for finding in findings}, {_cause(finding) for finding in findings}
+    cases, causes = {finding.case for finding in findings}, {cause(finding) for finding in findings}
     return next((run for run in report.runs if _deadlocked(run) and _is_about(run, cases, causes)), None)
 
 
 def untold(findings: Sequence[Finding], run: Run | None) -> list[Finding]:
     """The findings that the table of a deadlocked run does not tell already."""
     diagnosed = run.diagnosis.findings if run and run.diagnosis else ()
-    told = {_cause(finding) for finding in diagnosed if not finding.expected}
-    return [finding for finding in findings if _cause(finding) not in told]
+    told = {cause(finding) for finding in diagnosed if not finding.expected}
+    return [finding for finding in findings if cause(finding) not in told]
 
 
 def waits(run: Run) -> list[Row]:
@@ -110,7 +112,17 @@ def deadlock_lines(run: Run, exercise: Exercise) -> list[str]:
     head = finding_lines(Finding(subject="Deadlock: no rank can go on", case=run.case.id), exercise)
     rows = [("rank", "waits in", "line"), *waits(run)]
     wide = max(len(state) for _, state, _ in rows)
-    return [*head, *(f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in rows)]
+    table = [f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in rows]
+    return [*head, *table, *strip_lines(run)]
+
+
+def strip_lines(run: Run) -> list[str]:
+    """Who was in which communication when, if the ranks told."""
+    rows = strips(run, STRIP_WIDTH)
+    if not rows:
+        return []
+    told = [f"  {rank:<4}  {row}" for rank, row in rows]
+    return ["  in order, from left to right", *told, f"  {legend(run)}"]
 
 
 def _state(rank: RankRecord, run: Run) -> str:
@@ -124,7 +136,7 @@ def _state(rank: RankRecord, run: Run) -> str:
     return " ".join(told.split())
 
 
-def _cause(finding: Finding) -> Finding:
+def cause(finding: Finding) -> Finding:
     """A finding without its hint: what two checks may have in common."""
     return replace(finding, hint=None)
 
@@ -135,7 +147,7 @@ def _deadlocked(run: Run) -> bool:
 
 def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
     diagnosed = run.diagnosis.findings if run.diagnosis else ()
-    return run.case.id in cases or any(_cause(finding) in causes for finding in diagnosed)
+    return run.case.id in cases or any(cause(finding) in causes for finding in diagnosed)
 
 
 # ── what ranks printed ──
@@ -143,8 +155,8 @@ def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
 
 def printed(report: Report) -> list[tuple[str, list[str]]]:
     """What the ranks of the first run in trouble printed: a label and the lines for each group that printed alike."""
-    run = next((run for run in report.runs if _in_trouble(run, report)), None)
-    if run is None or report.status == "passed":
+    run = in_trouble(report)
+    if run is None:
         return []
     shown: dict[str, list[int]] = {}
     for rank in run.ranks:
@@ -153,6 +165,13 @@ def printed(report: Report) -> list[tuple[str, list[str]]]:
     world = len(run.ranks)
     where = f"on {world} rank{'s' if world > 1 else ''}" if run.case.probe else "when the file was imported"
     return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text)) for text, ranks in shown.items()]
+
+
+def in_trouble(report: Report) -> Run | None:
+    """The first run that went wrong and in which any rank printed."""
+    if report.status == "passed":
+        return None
+    return next((run for run in report.runs if _in_trouble(run, report)), None)
 
 
 def _in_trouble(run: Run, report: Report) -> bool:
