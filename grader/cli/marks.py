@@ -32,7 +32,7 @@ def gather(reports: Sequence[Path], kind: str, roster: Path | None, item: str | 
     _tell("No student of the roster is called", book.unknown)
     _tell("No report of", book.missing)
     _tell("No mark, since the grader or an exercise was at fault:", book.ungraded)
-    show(f"{out} holds the marks of {len(results) - len(book.unknown) - len(book.ungraded)} hand-ins.")
+    show(f"{out} holds the marks of {_count(len(results) - len(book.unknown) - len(book.ungraded))}.")
     return FAULT if book.ungraded else PASSED
 
 
@@ -48,3 +48,7 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text; export it again, or save it as UTF-8.") from None
+
+
+def _count(number: int) -> str:
+    return f"{number} hand-in{'' if number == 1 else 's'}"
