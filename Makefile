@@ -90,9 +90,9 @@ browser:
 	  $$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || { $(say) "Chromium could not be installed by apt; the lines above say why. Without it tests of the page are skipped." >&2; exit 3; }
 
-## test       lint, types and all tests, the layer law among them; ARGS goes to pytest
+## test       lint, types and all tests, the layer law among them, two files at a time; ARGS goes to pytest
 test: lint types
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 ## lint       ruff: rules and formatting of imports
 lint: $(READY)

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = small.FILES["reference/90_total/total.py"]
 AS_IT_IS = [f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.ready"]
 """What makes `make` use this environment and leave it alone."""
+MAKES = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ARGS", "EX", "SUBMISSION")
 SECRETS = ("reference", "mutants.yaml", "variants", "tests/hostile", "authoring")
 ASSIGNMENT = """\
 title: Homework 2
@@ -66,7 +67,12 @@ def student(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """make in a bundle, with this environment in place of the one that it would create."""
     command = ["make", *AS_IT_IS, *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=fresh())
+
+
+def fresh(**more: str) -> dict[str, str]:
+    """The environment without what a `make` above, which may run these tests, has left in it."""
+    return {**{name: value for name, value in os.environ.items() if name not in MAKES}, **more}
 
 
 def names(folder: Path) -> list[str]:
@@ -168,7 +174,7 @@ def gradescope(tree: Path, source: str | None, file: str = "total.py") -> tuple[
     if source is not None:
         (tree / "submission" / file).parent.mkdir(parents=True, exist_ok=True)
         (tree / "submission" / file).write_text(source)
-    environment = {**os.environ, "AUTOGRADER_ROOT": str(tree), "RANKLINGS_VENV": sys.prefix}
+    environment = fresh(AUTOGRADER_ROOT=str(tree), RANKLINGS_VENV=sys.prefix)
     done = subprocess.run(["bash", str(tree / "run_autograder")], env=environment, capture_output=True, check=False)
     results = tree / "results" / "results.json"
     return done.returncode, json.loads(results.read_text()) if results.exists() else None
@@ -259,7 +265,7 @@ def test_the_workflow_grades_a_students_repository(github, student, tmp_path):
     (folder / "exercises/90_total/total.py").write_text(SOLUTION.replace("dist.all_reduce(result)", "pass"))
     workflow = yaml.safe_load((github / "actions/.github/workflows/grade.yml").read_text())
     (step,) = [step for step in workflow["jobs"]["grade"]["steps"] if step.get("name") == "Grade"]
-    environment = {**os.environ, "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "GITHUB_WORKSPACE": str(folder)}
+    environment = fresh(GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"), GITHUB_WORKSPACE=str(folder))
     command = step["run"].replace("make ", f"make {' '.join(AS_IT_IS)} ", 1)
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", command],
@@ -289,7 +295,7 @@ def test_classroom_50_grades_a_checkout(github, tmp_path):
         "RELEASE_URL": "https://example.org/release",
         "REVIEW_URL": "https://example.org/review",
     }
-    environment = {**os.environ, **context, "RANKLINGS_VENV": sys.prefix}
+    environment = fresh(**context, RANKLINGS_VENV=sys.prefix)
     command = [sys.executable, str(github / "classroom50/autograder.py")]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

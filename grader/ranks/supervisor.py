@@ -330,7 +330,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             for rank in self.ranks:
                 ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
-                trace = plain(rank.trace) if rank.trace and (stuck or self.spec["trace"]) else None
+                trace = plain(rank.trace) if rank.trace and (stuck or self.spec.get("trace")) else None
                 head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": trace}
                 self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
                 for observation in rank.observations:

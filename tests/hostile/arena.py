@@ -164,7 +164,7 @@ class Arena:
             return "error", str(error), None
         except BaseException as error:
             return "crashed", f"{type(error).__name__}: {error}", None
-        return _word(report), "\n".join([terminal.render(report), as_json.render(report)]), report
+        return _word(report), "\n".join([terminal.render(report), as_json.render(_sourceless(report))]), report
 
     def _within(self, work: Callable[[], Any]) -> Any:
         """`work`'s result; "hung" if it has none after a minute, and then the session is ended."""
@@ -195,6 +195,11 @@ class Arena:
         """Processes of this session that were not there before and do not leave."""
         scratch = str(self.session.scratch) if self.session and self.level == "limits" else self.marker
         return left([p for p in everybody() - alive if belongs(p, scratch, self.marker)])
+
+
+def _sourceless(report: Report) -> Report:
+    """The report without the attack's own text, in which all stands that it must not bring about."""
+    return replace(report, submission=replace(report.submission, source=b""))
 
 
 def session_at(level: str) -> Session:
