@@ -104,3 +104,18 @@ def test_a_thread_that_computes_is_busy() -> None:
         while thread.state() != "busy":
             pass
         stop.append(True)
+
+
+ODD = [{}, {"time_created_ns": "soon"}, {"time_created_ns": 1, "input_sizes": [["x"]]}, None]
+
+
+@pytest.mark.parametrize("entry", ODD)
+def test_a_recorder_that_tells_other_things_costs_no_rank_its_ending(entry, monkeypatch):
+    """Its format is private to torch: then there is no history, and nothing is raised where every rank comes by."""
+    monkeypatch.setattr(recorder, "_recorded", lambda: {"entries": [entry], "pg_config": {"": {"ranks": "[0]"}}})
+    assert recorder.history(0, 1) is None
+
+
+def test_without_a_recorder_the_history_is_empty(monkeypatch):
+    monkeypatch.setattr(recorder, "_recorded", lambda: {})
+    assert recorder.history(0, 1) == {"communications": [], "spans": [], "complete": True}

@@ -87,8 +87,8 @@ class Session:
 
     `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". `user` names who
     runs the ranks below bubblewrap, which root alone may choose: then file modes keep them from what is not theirs.
-    Enter it in a
-    thread that lives as long as the session: the kernel ends what is inside with the thread that started it.
+    Enter it in a thread that lives as long as the session: the kernel ends what is inside with the thread that
+    started it.
     """
 
     def __init__(self, start_method: str = "forkserver", sandbox: str = "auto", user: str | None = None) -> None:
@@ -195,13 +195,7 @@ class Session:
         (length,) = struct.unpack(">I", self._socket.recv(4, socket.MSG_WAITALL))
         return list(json.loads(self._socket.recv(length, socket.MSG_WAITALL)))
 
-    def run(
-        self,
-        exercise: Exercise,
-        submission: Submission,
-        case: Case,
-        live: Callable[[Sequence[LiveRank]], None] | None = None,
-    ) -> Run:
+    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run:
         """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where
         the machine is at fault, and Cancelled, without waiting, after `cancel`.
 
@@ -218,6 +212,8 @@ class Session:
                 with theirs, self._lock:
                     self._request(spec, theirs.fileno())
                     self._active.add(mine)
+                    if cancels != self.cancels:  # called off between the beginning and here
+                        mine.shutdown(socket.SHUT_RDWR)
                 try:
                     messages = list(_heard(_received(mine, case.deadline + MARGIN_SECONDS), live))
                 finally:

@@ -175,7 +175,8 @@ def _tell_trace(rank: Rank) -> None:
     """What was communicated so far. A rank that is stuck or killed later tells no more than this; without a trace it
     tells what PyTorch's own recorder has of it."""
     trace = rank.tracer.plain() if rank.tracer else recorder.history(rank.began, rank.world_size)
-    _tell(rank.send, {"trace": trace})
+    if trace is not None:
+        _tell(rank.send, {"trace": trace})
 
 
 def _tell(send: Callable[[bytes], None], message: Mapping[str, Any]) -> None:

@@ -253,10 +253,17 @@ def _recorded() -> dict[str, Any]:
         return {}
 
 
-def history(began: int, world_size: int) -> dict[str, Any]:
-    """The last collectives that this rank has launched, as a plain trace: what a rank can tell that is stuck in a case
-    without a trace. The Flight Recorder knows no ends of gloo's: one that is over is said to last until the next."""
-    recorded = _recorded()
+def history(began: int, world_size: int) -> dict[str, Any] | None:
+    """The last collectives that this rank has launched, as a plain trace: what a rank can tell in a case without a
+    trace. None where this torch's recorder tells other things than expected: it is private, and for show only."""
+    try:
+        return _history(_recorded(), began, world_size)
+    except Exception:
+        return None
+
+
+def _history(recorded: dict[str, Any], began: int, world_size: int) -> dict[str, Any]:
+    """The Flight Recorder knows no ends of gloo's: one that is over is said to last until the next."""
     entries = [entry for entry in recorded.get("entries", []) if not entry.get("is_p2p")][-MAX_HISTORY:]
     # Its moments are of the time of day, ours count from the start of the run.
     origin = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns() + began
