@@ -239,12 +239,13 @@ def test_a_grader_that_fails_leaves_no_mark(unpacked):
 
 
 def test_a_group_has_the_latest_due_date_of_its_members():
-    users = [{"assignment": {"due_date": day}} for day in ("2026-10-12T00:00:00Z", "2026-10-14T00:00:00Z")]
+    days = ("2026-10-13T23:00:00-05:00", "2026-10-14T00:00:00+00:00")  # the first is the later moment
+    users = [{"assignment": {"due_date": day}} for day in days]
     assert autograder.times({"created_at": "2026-10-13T00:00:00Z", "users": [*users, {}]}) == [
         "--submitted-at",
         "2026-10-13T00:00:00Z",
         "--due",
-        "2026-10-14T00:00:00Z",
+        "2026-10-13T23:00:00-05:00",
     ]
     assert autograder.times({}) == []
 

@@ -140,10 +140,16 @@ def grade(texts: Sequence[str], order: Order) -> int:
             codes.append(code)
             if entry:
                 entries.append(entry)
-                waiting = (_unjudged(other, plan, root, order, WAITING) for other in plan.parts[index + 1 :])
-                order.outputs.write(plan.result([*entries, *filter(None, waiting)]))
+                _keep(entries, plan, root, order, plan.parts[index + 1 :])
     _conclude(plan, entries, order)
     return max(codes)
+
+
+def _keep(entries: Sequence[Entry], plan: Plan, root: Path, order: Order, waiting: Sequence[Part]) -> None:
+    """Write the files that were asked for, with what is known by now: a platform may end the grade at any moment."""
+    if order.outputs.files:
+        rest = (_unjudged(part, plan, root, order, WAITING) for part in waiting)
+        order.outputs.write(plan.result([*entries, *filter(None, rest)]))
 
 
 WAITING = "The grader was stopped before it came to this exercise."

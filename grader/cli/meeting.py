@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from grader.cli.ending import FAILED, PASSED, terminable
 from grader.errors import UsageError
 
 if TYPE_CHECKING:
+    from grader.catalog.questions import Bank
     from grader.model import Exercise, Report
     from grader.practice.interview.core import Interview
     from grader.practice.interview.debrief import Debrief
@@ -47,7 +48,7 @@ def hold(wish: Wish, root: Path, store: Store, style: Style) -> int:
     banks = quizzes_of(root)
     found = None if wish.new else _unfinished(store)
     if found is None:
-        found = _drawn(wish, root, store)
+        found = _drawn(wish, root, store, banks)
     elif wish.exercise or wish.questions is not None:
         raise UsageError("An interview is under way; make interview goes on with it, --new begins another.")
     else:
@@ -96,9 +97,8 @@ def _unfinished(store: Store) -> Interview | None:
     return None
 
 
-def _drawn(wish: Wish, root: Path, store: Store) -> Interview:
+def _drawn(wish: Wish, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
     from grader import catalog
-    from grader.cli.practice import quizzes_of
     from grader.practice import clock, overview
     from grader.practice.interview.core import begin, draw_exercise, draw_questions, known_lately
 
@@ -111,7 +111,7 @@ def _drawn(wish: Wish, root: Path, store: Store) -> Interview:
     else:
         exercise = draw_exercise(exercises, store.attempts(), wish.minutes, now, seed)
     known = known_lately(store.reviews(), now)
-    questions = draw_questions(quizzes_of(root), known, exercise, wish.minutes, seed, wish.questions)
+    questions = draw_questions(banks, known, exercise, wish.minutes, seed, wish.questions)
     return begin(exercise, questions, wish.minutes, seed, now)
 
 

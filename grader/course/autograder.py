@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def times(metadata: dict[str, Any]) -> list[str]:
     words = ["--submitted-at", metadata["created_at"]] if metadata.get("created_at") else []
     users = metadata.get("users") or []
     own = [due for user in users if (due := (user.get("assignment") or {}).get("due_date"))]
-    return [*words, "--due", max(own)] if own else words
+    return [*words, "--due", max(own, key=datetime.fromisoformat)] if own else words
 
 
 def _apart() -> list[str]:
