@@ -514,6 +514,14 @@ def test_progress_that_cannot_be_kept_costs_nobody_the_verdict(fake, root, monke
     assert "progress" not in call("grade", "1").stderr
 
 
+def test_where_nothing_is_to_be_kept_nothing_is(fake, root, monkeypatch):
+    monkeypatch.setenv("RANKLINGS_DATA", "off")
+    before = set(root.iterdir())
+    assert call("hint", "1").exit_code == 0 and call("hint", "1").stdout.startswith("Hint 1 of 3")
+    assert "0 of 2 passed" in call("progress").stdout
+    assert set(root.iterdir()) == before
+
+
 def test_progress_is_forgotten_on_request_only(fake, root):
     call("grade", "1")
     assert "asks before it does that" in refused(call("progress", "--delete"))

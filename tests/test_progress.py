@@ -98,6 +98,19 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(tmp_path, content):
     assert len(Store(path).attempts()) == 1 and Store(path).set_aside is None
 
 
+def test_two_that_find_the_same_damage_lose_nothing(tmp_path):
+    """One sets the file aside; the other finds the new one, with what is in it by then."""
+    path = tmp_path / "progress.sqlite3"
+    path.write_bytes(b"not a database at all" * 100)
+    code = (
+        "import sys; from pathlib import Path; from tests.test_progress import Store, attempt\n"
+        f"store = Store(Path({str(path)!r})); store.add(attempt())\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent.parent) for _ in range(4)]
+    assert [process.wait() for process in running] == [0] * 4
+    assert len(Store(path).attempts()) == 4 and len(list(tmp_path.glob("*.damaged-*"))) == 1
+
+
 def test_a_file_with_other_tables_is_set_aside_too(tmp_path):
     path = tmp_path / "progress.sqlite3"
     with sqlite3.connect(path) as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,9 +227,13 @@ def _forget(store: Store, yes: bool) -> int:
 
 
 def store_of(root: Path) -> Store:
-    """The progress store. A damaged one is set aside, which is said."""
-    from grader.practice.store import Store, place
+    """The progress store. A damaged one is set aside, which is said. Where nothing is to be kept, it is one that goes
+    when the command ends."""
+    from grader.practice.store import FILE, Store, is_off, place
 
+    if is_off():
+        folder = tempfile.TemporaryDirectory(prefix="ranklings-")
+        return Store(Path(click.get_current_context().with_resource(folder)) / FILE)
     store = Store(place(root))
     if store.set_aside:
         console.say(f"grader: {store.path} was damaged. It is kept as {store.set_aside}, and a new one was begun.")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
+from filelock import FileLock
 
 from grader.errors import RunError, UsageError
 
@@ -75,16 +76,15 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         """Opens or begins the file. Raises UsageError where there can be none."""
-        self.path, self.set_aside = path, None
+        self.path = path
+        self.set_aside: Path | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._begin()
-        except sqlite3.DatabaseError as error:
-            if not _damaged(error):
-                raise self._unusable(error) from None
-            self.set_aside = self._put_aside()
-            self._begin()
-        except OSError as error:
+            with FileLock(
+                f"{path}.lock", timeout=PATIENCE
+            ):  # two that find damage must not set aside each other's new file
+                self._begin_or_replace()
+        except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from None
 
     # -- attempts -----------------------------------------------------------------------------------------------------
@@ -151,14 +151,23 @@ class Store:
 
     def delete(self) -> None:
         """Forget everything."""
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-wal", "-shm", ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self.path}{suffix}").unlink()
+
+    def _begin_or_replace(self) -> None:
+        try:
+            self._begin()
+        except sqlite3.DatabaseError as error:
+            if not _damaged(error):
+                raise
+            self.set_aside = self._put_aside()
+            self._begin()
 
     def _begin(self) -> None:
         with self._open() as connection, contextlib.suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")  # refused while another process begins the same file
-        with self._changing() as connection:
+        with self._transaction() as connection:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version > VERSION:
                 raise UsageError(f"{self.path} was written by a newer version of the grader; update this one.")
@@ -179,6 +188,15 @@ class Store:
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction. Raises RunError where it cannot be made."""
+        try:
+            with self._transaction() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise RunError(f"{self.path} could not be written: {error}.") from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that begins with the right to write, so that it never fails half-way for another's."""
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -197,15 +215,14 @@ class Store:
             raise RunError(f"{self.path} could not be read: {error}.") from None
 
     def _put_aside(self) -> Path:
-        """Move the damaged file to a name that is free; another process may have done so already."""
+        """Move the damaged file to a name that is free."""
         aside = next(
             path for number in range(1, 10_000) if not (path := self.path.with_suffix(f".damaged-{number}")).exists()
         )
         for suffix in ("-wal", "-shm"):
             with contextlib.suppress(OSError):
                 Path(f"{self.path}{suffix}").unlink()
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(self.path, aside)
+        os.replace(self.path, aside)
         return aside
 
     def _unusable(self, error: Exception) -> UsageError:
