@@ -310,6 +310,16 @@ def test_checks_that_do_not_load_are_told_before_anything_is_written(root, tmp_p
         bundles.course(root, root / "assignment.yaml", tmp_path / "hidden")
 
 
+def test_checks_of_one_exercise_are_none_of_another(root, tmp_path):
+    """A folder that holds a manifest itself is for an assignment of one exercise; the bundle names it."""
+    single = written(tmp_path / "single")
+    given = bundles.course(root, root / "assignment.yaml", single)
+    assert given.checks() == {"90_total": single}
+    assert catalog.checks_for("90_total", single, alone=False) is None
+    with pytest.raises(UsageError, match="holds no folder for 90_total"):
+        bundles.course(root, root / "assignment.yaml", tmp_path)
+
+
 def test_an_assignment_says_the_same_in_a_bundle(root):
     given = catalog.load_assignment(root / "assignment.yaml", root)
     copied = root / "copied.yaml"

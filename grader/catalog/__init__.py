@@ -10,7 +10,7 @@ A fault of an author is an AuthorError with path and line; a wrong name typed by
 from grader.catalog.assignment import dump_assignment, load_assignment
 from grader.catalog.banks import load_banks, resolve_topic
 from grader.catalog.equivalents import Equivalent, load_equivalents
-from grader.catalog.exercise import check_nothing_else, load, overlay
+from grader.catalog.exercise import check_nothing_else, checks_for, load, overlay
 from grader.catalog.mutants import Mutant, load_mutants, variants
 from grader.catalog.names import all_names, reference, repository_root, resolve
 
@@ -19,6 +19,7 @@ __all__ = [
     "Mutant",
     "all_names",
     "check_nothing_else",
+    "checks_for",
     "dump_assignment",
     "load",
     "load_assignment",

@@ -16,7 +16,7 @@ from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, 
 from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
-from grader.errors import AuthorError
+from grader.errors import AuthorError, UsageError
 from grader.model import MIB, Case, Check, Exercise, Limits, RequiredName
 
 STATEMENT, PROBE, CHECKS = "README.md", "probe.py", "checks.py"
@@ -75,6 +75,16 @@ def check_nothing_else(folder: Path) -> None:
         if entry.name not in (*known, "__pycache__") and not entry.name.startswith("."):
             remedy = f"Move it elsewhere; an exercise holds {', '.join(known)}."
             raise AuthorError(entry, "this file does not belong in an exercise's folder", remedy)
+
+
+def checks_for(name: str, folder: Path, *, alone: bool) -> Path | None:
+    """Where in `folder` a course's own checks for an exercise lie: in a folder of its name, or, if it is the only
+    exercise, in `folder` itself. None where there are none. Raises UsageError where there is no such folder."""
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; --checks names one that holds further checks.")
+    if (folder / name).is_dir():
+        return folder / name
+    return folder if alone and (folder / MANIFEST).is_file() else None
 
 
 def overlay(exercise: Exercise, folder: Path) -> Exercise:

@@ -272,14 +272,15 @@ def _graded(
 
 
 def _checks_for(name: str, plan: Plan) -> Path | None:
-    """The course's own checks for an exercise: in a folder of several exercises' there need not be any."""
-    if plan.checks is None or (plan.checks / name).is_dir() or (plan.checks / "exercise.yaml").is_file():
-        return plan.checks
-    if not plan.checks.is_dir():
-        raise UsageError(f"There is no folder {plan.checks}; --checks names one that holds further checks.")
-    if len(plan.parts) == 1 and not plan.assigned:
+    """The course's own checks for an exercise; in an assignment not every exercise need have some."""
+    from grader import catalog
+
+    if plan.checks is None:
+        return None
+    found = catalog.checks_for(name, plan.checks, alone=len(plan.parts) == 1)
+    if found is None and len(plan.parts) == 1 and not plan.assigned:
         raise UsageError(f"{plan.checks} holds no checks for {name}: neither {name}/ nor exercise.yaml.")
-    return None
+    return found
 
 
 def practise(name: str, root: Path, store: Store) -> None:

@@ -18,6 +18,7 @@ from grader import catalog
 from grader.assignment import Assignment
 from grader.course import project
 from grader.errors import UsageError
+from grader.model import Exercise
 
 ASSIGNMENT, CHECKS, SETTINGS = "assignment.yaml", "checks", "autograder.json"
 EXECUTABLE = 0o755
@@ -34,31 +35,44 @@ class Course:
     def names(self) -> list[str]:
         return [part.exercise for part in self.assignment.parts]
 
+    def checks(self) -> dict[str, Path]:
+        """The folders of the course's own checks, by exercise."""
+        folder, alone = self.assignment.checks, len(self.names) == 1
+        if folder is None:
+            return {}
+        found = {name: catalog.checks_for(name, folder, alone=alone) for name in self.names}
+        return {name: place for name, place in found.items() if place}
+
 
 def course(root: Path, assignment: Path, checks: Path | None) -> Course:
     """Raises UsageError or AuthorError for an assignment or checks that cannot be graded with."""
     if not assignment.is_file():
         raise UsageError(f"There is no file {assignment}; --assignment names an assignment.yaml.")
     found = catalog.load_assignment(assignment, root)
-    if checks and not checks.is_dir():
-        raise UsageError(f"There is no folder {checks}; --checks names one that holds further checks.")
-    found = replace(found, checks=checks or found.checks)
-    for part in found.parts:  # a fault in the course's checks is told now, not by a platform later
-        if found.checks and (found.checks / part.exercise).is_dir():
-            catalog.overlay(catalog.load(part.exercise, root), found.checks)
-    return Course(root=root, assignment=found)
+    given = Course(root=root, assignment=replace(found, checks=checks or found.checks))
+    for name, folder in given.checks().items():  # a fault in the course's checks is told now, not by a platform later
+        catalog.overlay(catalog.load(name, root), folder)
+    if given.assignment.checks and not given.checks():
+        raise UsageError(f"{given.assignment.checks} holds no folder for {' or '.join(given.names)}.")
+    return given
 
 
 def student(to: Path, root: Path, names: Sequence[str]) -> Path:
     """The repository that a student gets: exercises and grader, no solution, no mutant, no hidden check."""
-    exercises = project.chosen(names, root)
     project.empty_folder(to)
-    project.copy_exercises(exercises, root, to)
-    project.copy_grader(root, to)
-    project.write_environment(root, to)
+    exercises = _copied(to, root, names)
     _write(to / "README.md", "student.md.j2", exercises=exercises)
     _write(to / "tests" / "test_this_copy.py", "test_this_copy.py.j2")
     return to
+
+
+def _copied(to: Path, root: Path, names: Sequence[str]) -> tuple[Exercise, ...]:
+    """What every bundle has: exercises as students get them, the grader, an environment."""
+    exercises = project.chosen(names, root)
+    project.copy_exercises(exercises, root, to)
+    project.copy_grader(root, to)
+    project.write_environment(root, to)
+    return exercises
 
 
 def gradescope(to: Path, given: Course, *, minutes: float, pip_settings: Path | None) -> Path:
@@ -89,31 +103,19 @@ def github(to: Path, given: Course, *, minutes: float) -> Path:
 
 def _grading_side(to: Path, given: Course, minutes: float) -> None:
     """What a platform keeps to itself: the grader, the assignment and the course's checks."""
-    student(to, given.root, given.names)
-    shutil.rmtree(to / "tests")
-    (to / "README.md").unlink()
-    checks = given.assignment.checks
-    for part in given.assignment.parts if checks else ():
-        home = checks / part.exercise if checks else None
-        if home and home.is_dir():
-            shutil.copytree(home, to / CHECKS / part.exercise, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    if checks and not (to / CHECKS).is_dir():
-        _copy_single(checks, to / CHECKS, given)
-    placed = replace(given.assignment, checks=Path(CHECKS) if (to / CHECKS).is_dir() else None)
+    to.mkdir()
+    _copied(to, given.root, given.names)
+    checks = given.checks()
+    for name, folder in checks.items():
+        shutil.copytree(folder, to / CHECKS / name, ignore=_caches())
+    placed = replace(given.assignment, checks=Path(CHECKS) if checks else None)
     (to / ASSIGNMENT).write_text(catalog.dump_assignment(placed), encoding="utf-8")
     (to / SETTINGS).write_text(json.dumps({"minutes": minutes}) + "\n", encoding="utf-8")
     shutil.copytree(given.root / "grader" / "course", to / "grader" / "course", ignore=_caches())
 
 
-def _copy_single(checks: Path, to: Path, given: Course) -> None:
-    """A folder of checks for the one exercise that an assignment has."""
-    if len(given.names) > 1 or not (checks / "exercise.yaml").is_file():
-        raise UsageError(f"{checks} holds no folder for {' or '.join(given.names)}.")
-    shutil.copytree(checks, to / given.names[0], ignore=_caches())
-
-
 def _caches() -> Any:
-    return shutil.ignore_patterns("__pycache__", "*.pyc")
+    return shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
 
 
 def _zipped(source: Path, archive: Path) -> Path:

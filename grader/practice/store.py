@@ -80,9 +80,8 @@ class Store:
         self.set_aside: Path | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(
-                f"{path}.lock", timeout=PATIENCE
-            ):  # two that find damage must not set aside each other's new file
+            # Of two that find the same damage, the second must not set aside what the first has begun.
+            with FileLock(f"{path}.lock", timeout=PATIENCE):
                 self._begin_or_replace()
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from None
