@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.checking import Runs
-from grader.errors import CheckFailed, GraderError, NotRun, RunError
+from grader.checks import Runs
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
+from grader.model.errors import CheckFailed, GraderError, NotRun, RunError
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception")

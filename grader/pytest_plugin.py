@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
-from grader.checking import Runs
-from grader.errors import CheckFailed, GraderError
+from grader.checks import Runs
+from grader.grading.running import MAX_SEED, import_case, run_fairly, seeded
 from grader.judge import Panel, load_probe
 from grader.model import Case, Exercise, Run, Submission
+from grader.model.errors import CheckFailed, GraderError
 from grader.ranks import Session
-from grader.running import MAX_SEED, import_case, run_fairly, seeded
 from grader.submission import receive
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]

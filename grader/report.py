@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
-from grader.model import Entry, Exercise, Outcome, Report, Result, Run, Submission, Verdict
+from grader.model import Exercise, Outcome, Report, Result, Run, Submission, Verdict
 
 
 def summarise(
@@ -41,11 +41,6 @@ def torch_version() -> str:
         return version("torch")
     except PackageNotFoundError:
         return ""
-
-
-def alone(report: Report) -> Result:
-    """The result of a hand-in that is this one exercise, worth the points of its checks."""
-    return Result(title=report.exercise.title, entries=(Entry(report=report, weight=report.exercise.max_score),))
 
 
 def for_student(report: Report) -> Report:

@@ -18,8 +18,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.errors import UsageError
 from grader.model import Exercise, Finding, Submission
+from grader.model.errors import UsageError
 
 MAX_BYTES = 1 << 18
 """Python takes a minute and a gigabyte to compile some files of 1 MiB (one call with a hundred thousand keywords)."""

@@ -22,7 +22,7 @@ from grader.model import (
     Run,
     Wait,
 )
-from grader.trace import Communication, Span, Trace
+from grader.model.trace import Communication, Span, Trace
 from tests.reports import deadlock, frame, partial, passed
 
 SOURCE = '''"""Train on every rank."""

@@ -16,7 +16,7 @@ import yaml
 
 from grader import catalog
 from grader.course import autograder, bundles, project
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 from tests import small
 from tests.test_assignment import written
 

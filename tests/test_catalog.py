@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
-from grader.errors import AuthorError, UsageError
 from grader.model import Exercise
+from grader.model.errors import AuthorError, UsageError
 
 MANIFEST = """\
 title: Train with DistributedDataParallel

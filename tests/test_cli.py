@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import grader.grade
-from grader import catalog, recording
+import grader.grading.flow
+from grader import catalog
 from grader.cli import cli
 from grader.cli.commands import MAX_SEED
-from grader.errors import AuthorError, RunError, UsageError
 from grader.model import Outcome, Report, Verdict
+from grader.model.errors import AuthorError, RunError, UsageError
+from grader.records import recording
 from grader.submission import receive, receive_or_miss
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,8 +116,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def fake(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGrade:
     grade = FakeGrade()
-    monkeypatch.setattr(grader.grade, "grade", grade)
-    monkeypatch.setattr(grader.grade, "warmed", grade.warmed)
+    monkeypatch.setattr(grader.grading.flow, "grade", grade)
+    monkeypatch.setattr(grader.grading.flow, "warmed", grade.warmed)
     return grade
 
 
@@ -253,7 +254,7 @@ def test_options_are_checked(fake, words):
 
 
 def test_every_seed_that_a_grade_may_print_can_be_replayed():
-    assert MAX_SEED == grader.grade.MAX_SEED
+    assert MAX_SEED == grader.grading.flow.MAX_SEED
 
 
 @pytest.mark.parametrize(
@@ -695,11 +696,11 @@ def test_verify_is_1_where_an_exercise_is_not_proved(root, monkeypatch, breaches
 # --- as a process -----------------------------------------------------------------------------------------------------
 
 BLOCKING = """
-import sys, time, grader.grade
+import sys, time, grader.grading.flow
 def grade(name, **order):
     print("ready", flush=True)
     time.sleep(60)
-grader.grade.grade = grade
+grader.grading.flow.grade = grade
 from grader.cli import main
 sys.argv = ["grader", "grade", "1"]
 main()

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.compare import close, equal, identical
+from grader.checks.compare import close, equal, identical
 from tests.comparing import NAN, SQUARE, lines, only
 
 # Ranks among each other

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.compare import close
+from grader.checks.compare import close
 from tests.comparing import GRADIENT, SQUARE, noise, only
 
 # The likely factor

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader import compare
-from grader.compare import close, equal, identical
-from grader.tolerance import Reduction
+from grader.checks import compare
+from grader.checks.compare import close, equal, identical
+from grader.checks.tolerance import Reduction
 from tests.comparing import GRADIENT, INF, NAN, SQUARE, lines, noise, only
 
 # What passes

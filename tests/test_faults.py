@@ -23,7 +23,7 @@ import grader
 from grader import catalog
 from grader.authoring import faults
 from grader.authoring.endurance import Holdings, holdings, in_a_row, private_folder
-from grader.grade import grade
+from grader.grading.flow import grade
 from grader.model import Case, Submission
 from grader.ranks import Session
 from tests import small

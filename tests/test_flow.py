@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from grader.authoring.verify import Kind, matrix, verify
-from grader.errors import UsageError
-from grader.grade import grade
+from grader.grading.flow import grade
+from grader.grading.running import seeded
 from grader.model import Outcome, Report
-from grader.running import seeded
+from grader.model.errors import UsageError
 from tests import small
 
 

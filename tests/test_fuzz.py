@@ -20,9 +20,10 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grader import catalog, recording, wire
-from grader.errors import AuthorError, UsageError, WireError
+from grader import catalog
 from grader.model import Finding, Submission
+from grader.model.errors import AuthorError, UsageError, WireError
+from grader.records import recording, wire
 from grader.submission import begun, receive
 from tests import small
 from tests.fuzzing import JSON, damaged, fuzz, mutated

@@ -24,9 +24,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grader import wire
-from grader.errors import RunError, WireError
+from grader.checks.traffic import disagreement, traffic
 from grader.model import Case, Ending, Limits, RankRecord
+from grader.model.errors import RunError, WireError
+from grader.model.trace import Trace, trace_of
 from grader.ranks import deadlock
 from grader.ranks.channel import Inbox, talk_of
 from grader.ranks.diagnosis import diagnose
@@ -34,8 +35,7 @@ from grader.ranks.endings import ending_of
 from grader.ranks.launch import _received, _records
 from grader.ranks.supervisor import Supervisor
 from grader.ranks.watched import Watched, main_stack
-from grader.trace import Trace, trace_of
-from grader.traffic import disagreement, traffic
+from grader.records import wire
 from tests.fuzzing import JSON, damaged, fuzz, mutated
 
 STACK = [["/a/b.py", 3, "step", True], ["/lib/torch/x.py", 9, "all_reduce", False]]

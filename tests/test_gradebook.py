@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from grader.course import gradebook
 from grader.course.gradebook import canvas, feedback, moodle, plain
 from grader.course.roster import ACTIVE, defused, read, write
-from grader.errors import UsageError
-from grader.model import Result
-from grader.report import alone
+from grader.model import Result, alone
+from grader.model.errors import UsageError
 from tests.goldens import assert_golden
 from tests.reports import broken, deadlock, partial, passed, two_exercises, with_hidden
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from grader import wire
-from grader.errors import RunError
+from grader.model.errors import RunError
 from grader.ranks import folder as folders
 from grader.ranks import host
 from grader.ranks.launch import _records
+from grader.records import wire
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from grader.catalog.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option
-from grader.errors import RunError
 from grader.model import Report
+from grader.model.errors import RunError
 from grader.practice.interview import core, debrief
 from grader.practice.interview.core import Interview
 from grader.practice.interview.room import Room, TimeUp, clock, order

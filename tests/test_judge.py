@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from grader import catalog, recording
-from grader.errors import UsageError
+from grader import catalog
 from grader.judge import is_odd, judge
 from grader.model import Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
+from grader.model.errors import UsageError
+from grader.records import recording
 from grader.report import summarise
 from tests import small
 

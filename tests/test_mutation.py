@@ -17,7 +17,6 @@ from grader.authoring.mutation.generate import diff, mutants
 from grader.authoring.mutation.ranks import FACTOR, LEAST_SECONDS, Fate, Ground, Result, judge_partly
 from grader.authoring.mutation.score import Score, Subject, attack, load, page, summary
 from grader.cli import cli
-from grader.errors import AuthorError, RunError, UsageError
 from grader.model import (
     Case,
     Deadlocked,
@@ -32,6 +31,7 @@ from grader.model import (
     TimedOut,
     Wait,
 )
+from grader.model.errors import AuthorError, RunError, UsageError
 from tests import small
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from grader.model import alone
 from grader.render import html
-from grader.report import alone
 from tests.pages import assignment, markup, timelines
 from tests.reports import broken, deadlock, hostile, partial
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.errors import UsageError
 from grader.model import Check, Exercise
+from grader.model.errors import UsageError
 from grader.practice import coach, course_map, history
 from grader.practice.store import Attempt, Store, is_off, place
 from tests.reports import partial

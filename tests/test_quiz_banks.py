@@ -9,7 +9,7 @@ import pytest
 
 from grader.catalog.banks import load_bank, load_banks, resolve_topic, topics
 from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Option
-from grader.errors import AuthorError, UsageError
+from grader.model.errors import AuthorError, UsageError
 from grader.practice.quiz import formulas, units
 from grader.practice.quiz.calculation import evaluate, names
 from grader.practice.quiz.lint import AT_LEAST, TOPICS, lint

@@ -13,8 +13,8 @@ import psutil
 import pytest
 import torch
 
-from grader.errors import Cancelled
 from grader.model import Deadlocked, Exited, Finished, Killed, LiveRank, Raised, Run, TimedOut
+from grader.model.errors import Cancelled
 from grader.ranks import Session
 from tests.conftest import LEVELS, STUDENTS, RunIt
 

@@ -1,4 +1,4 @@
-"""grader.reading: what `--json` wrote comes back as the same report, and nothing else comes in."""
+"""grader.records.reading: what `--json` wrote comes back as the same report, and nothing else comes in."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from grader import reading
-from grader.errors import UsageError
 from grader.model import Entry, Late, Result
+from grader.model.errors import UsageError
+from grader.model.trace import Communication, Span, Trace
+from grader.records import reading
 from grader.render import json as renderer
 from grader.render import terminal
-from grader.trace import Communication, Span, Trace
 from tests.reports import KINDS, partial, passed, submission
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from grader.model import Case, Deadlocked, Finished, RankRecord, Report, Run, Wait
+from grader.model.trace import Communication, Span, Trace
 from grader.render import chrome
-from grader.trace import Communication, Span, Trace
 from tests.goldens import assert_golden
 from tests.reports import hostile, passed
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from grader.model import Report, Result
+from grader.model import Report, Result, alone
 from grader.render.classroom import output, render
-from grader.report import alone, not_graded
+from grader.report import not_graded
 from tests.goldens import assert_golden
 from tests.reports import KINDS, broken, commanding, hostile, partial, passed, stub, two_exercises, with_hidden
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
-from grader.errors import UsageError
-from grader.model import Check, Entry, Late, Outcome, Report, Result, Verdict
+from grader.model import Check, Entry, Late, Outcome, Report, Result, Verdict, alone
+from grader.model.errors import UsageError
 from grader.render.classroom50 import RELEASE_BYTES, release_body, render
-from grader.report import alone, not_graded
+from grader.report import not_graded
 from grader.wording.whole import rows, total
 from tests.goldens import assert_golden
 from tests.reports import KINDS, broken, commanding, partial, passed, two_exercises, with_hidden

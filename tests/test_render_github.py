@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from grader.errors import UsageError
-from grader.model import Finding, Outcome, Report, Result
+from grader.model import Finding, Outcome, Report, Result, alone
+from grader.model.errors import UsageError
 from grader.render.github import SUMMARY_BYTES, annotations, command, guarded, summary
-from grader.report import alone
 from tests.goldens import assert_golden
 from tests.reports import (
     KINDS,

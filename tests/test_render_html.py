@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.model import Case, Deadlocked, Finding, Finished, Killed, RankRecord, Report, Run, TimedOut, Wait
+from grader.model import Case, Deadlocked, Finding, Finished, Killed, RankRecord, Report, Run, TimedOut, Wait, alone
+from grader.model.trace import Span, Trace
 from grader.render import html
 from grader.render.html.axis import CUT_WIDTH, axis
 from grader.render.html.events import events_of, length_of
 from grader.render.html.picture import MOST_LANES, picture
 from grader.render.html.source import MOST_COLOURED, MOST_LINES, coloured, shown_lines
-from grader.report import alone, for_student
-from grader.trace import Span, Trace
+from grader.report import for_student
 from tests.goldens import assert_golden
 from tests.pages import MARKUP, SOURCE, assignment, call, exchange, hidden, markup, stuck, timelines, traced
 from tests.reports import KINDS, broken, deadlock, endings, hostile, partial, passed, stub, submission, syntax_error

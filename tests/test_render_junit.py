@@ -15,9 +15,8 @@ import xmlschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.model import Finding, Outcome, Result
+from grader.model import Finding, Outcome, Result, alone
 from grader.render.junit import render
-from grader.report import alone
 from tests.goldens import assert_golden
 from tests.reports import (
     KINDS,

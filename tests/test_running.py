@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,9 +13,8 @@ import pytest
 import torch
 
 from grader import catalog
-from grader.errors import Cancelled, NotRun, RunError, UsageError, WatcherKilled
-from grader.grade import run_and_judge
-from grader.journal import Journal
+from grader.grading.flow import run_and_judge, uninterrupted
+from grader.grading.running import Listener, Order, Runner, oom_kills, run_fairly
 from grader.model import (
     Case,
     Check,
@@ -29,7 +29,8 @@ from grader.model import (
     TimedOut,
     Verdict,
 )
-from grader.running import Listener, Order, Runner, oom_kills, run_fairly
+from grader.model.errors import Cancelled, NotRun, RunError, UsageError, WatcherKilled
+from grader.records.journal import Journal
 from tests import small
 
 EXERCISE = Exercise(
@@ -129,7 +130,7 @@ def test_a_watcher_killed_twice_is_the_submissions_doing(exercise: Exercise) -> 
 
 def test_memory_that_ran_out_twice_is_the_machines_fault(exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter(range(10))
-    monkeypatch.setattr("grader.running.oom_kills", lambda: next(counts))
+    monkeypatch.setattr("grader.grading.running.oom_kills", lambda: next(counts))
     with pytest.raises(RunError, match="memory"):
         fairly(FakeSession(ended(Killed(signal="SIGKILL")), ended(Killed(signal="SIGKILL"))), exercise)
     with pytest.raises(WatcherKilled):
@@ -222,6 +223,31 @@ def test_a_journal_of_another_grade_is_refused(exercise: Exercise, tmp_path: Pat
     path.write_text("a text\n" * 20)
     with pytest.raises(UsageError, match="no journal"):
         journal(path, exercise)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_until_torch_is_imported_and_is_not_lost(number: int) -> None:
+    """In the middle of the import it would be lost now and then."""
+    done = []
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt), uninterrupted():
+            signal.raise_signal(number)
+            done.append("the rest of the import")
+        assert done and signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, before)
+
+
+def test_without_an_interrupt_nothing_is_raised() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with uninterrupted():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_grade_that_was_called_off_starts_nothing_more() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.errors import RunError, UsageError
 from grader.model import Case, Exercise, Killed, Limits, Raised, Submission
+from grader.model.errors import RunError, UsageError
 from grader.ranks import Session, proof, sandbox, seccomp
 from grader.ranks.census import Census, anonymous_memory
 from grader.ranks.folder import RunFolder, remove

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from grader.model import Deadlocked, Ending, Finished, RankRecord, Run, TimedOut, Wait
+from grader.model.trace import Communication, Trace
 from grader.render import terminal
-from grader.trace import Communication, Trace
 from grader.wording.strip import legend, strips
 from tests.reports import case, deadlock
 

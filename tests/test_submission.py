@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.errors import UsageError
 from grader.model import Exercise, Finding, RequiredName, Submission
+from grader.model.errors import UsageError
 from grader.submission import begun, receive
 
 GOOD = b"import torch\n\ndef train_ddp(rank):\n    return rank\n"

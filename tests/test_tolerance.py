@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.tolerance import BLOCK, Reduction, Tolerance, magnitude, tolerance
+from grader.checks.tolerance import BLOCK, Reduction, Tolerance, magnitude, tolerance
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 FINE = [torch.float64, torch.float32]

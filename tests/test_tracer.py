@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from grader.checking import CheckFailed, RunView
+from grader.checks import CheckFailed, RunView
 from grader.model import Deadlocked, Run
+from grader.model.trace import Communication
 from grader.ranks import tracer
-from grader.trace import Communication
 from tests.conftest import RunIt
 
 

@@ -1,4 +1,4 @@
-"""grader.trace and grader.traffic, and the expectations of grader.checking on traces made by hand."""
+"""grader.model.trace and grader.checks.traffic, and the expectations of grader.checks on traces made by hand."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.checking import CheckFailed, RunView
+from grader.checks import CheckFailed, RunView
+from grader.checks.traffic import amount, disagreement, sent_bytes, traffic
 from grader.model import Case, Finished, RankRecord, Run
-from grader.trace import Communication, Span, Trace, plain, trace_of
-from grader.traffic import amount, disagreement, sent_bytes, traffic
+from grader.model.trace import Communication, Span, Trace, plain, trace_of
 
 GROUP = (0, 1, 2, 3)
 

@@ -1,4 +1,4 @@
-"""grader.wire: what goes in comes out, and bytes of any kind give a value or a WireError."""
+"""grader.records.wire: what goes in comes out, and bytes of any kind give a value or a WireError."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader import wire
-from grader.errors import WireError
-from grader.wire import MAX_KEY
+from grader.model.errors import WireError
+from grader.records import wire
+from grader.records.wire import MAX_KEY
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.errors import CheckFailed
 from grader.model import Finding
+from grader.model.errors import CheckFailed
 
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 NO_ERROR = "no exception"

@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from grader.checking import CheckFailed, line_of, told
+from grader.checks import CheckFailed, line_of, told
 
 SMALL = 1024
 """Bytes; less than any parameter's gradient. What is smaller is a count."""

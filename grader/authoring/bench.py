@@ -18,11 +18,11 @@ import click
 
 from grader import catalog
 from grader.authoring.verify import verify
-from grader.grade import preload
+from grader.grading.flow import preload
+from grader.grading.running import import_case, run_in, seeded
 from grader.judge import Panel, judge, judge_with
 from grader.model import Case, Exercise, Run, Submission
 from grader.ranks import Session
-from grader.running import import_case, run_in, seeded
 from grader.submission import receive
 
 NAME = "03_train_ddp"

@@ -20,7 +20,7 @@ import psutil
 
 from grader import catalog
 from grader.authoring.faults import host_of, left_behind
-from grader.grade import grade
+from grader.grading.flow import grade
 from grader.ranks import Session
 
 KIB = 1024

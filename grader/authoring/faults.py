@@ -26,12 +26,12 @@ import click
 import psutil
 
 from grader import catalog
-from grader.errors import GraderError
-from grader.grade import preload
+from grader.grading.flow import preload
+from grader.grading.running import seeded
 from grader.judge import judge
 from grader.model import Case, Exercise, Finished, Killed, Outcome, RankRecord, Run, Submission
+from grader.model.errors import GraderError
 from grader.ranks import Session
-from grader.running import seeded
 
 KINDS = ("SIGKILL", "SIGSEGV", "SIGSTOP", "slow")
 SLOW_SECONDS = 10.0

@@ -21,12 +21,12 @@ import click
 
 from grader import catalog
 from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
-from grader.errors import UsageError
-from grader.grade import preload
+from grader.grading.flow import preload
+from grader.grading.running import MAX_SEED, seeded
 from grader.judge import Panel, judge_with
 from grader.model import Exercise, Submission
+from grader.model.errors import UsageError
 from grader.ranks import Session
-from grader.running import MAX_SEED, seeded
 
 HOG = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
 """Burns a core until whoever started it has gone."""

@@ -13,12 +13,12 @@ from enum import Enum
 from pathlib import Path
 
 from grader import catalog
-from grader.errors import AuthorError
-from grader.grade import preload
+from grader.grading.flow import preload
+from grader.grading.running import MAX_SEED, pool_on, run_in
 from grader.judge import is_odd, judge
 from grader.model import Exercise, Outcome, Run, Submission, Verdict
+from grader.model.errors import AuthorError
 from grader.ranks import Session
-from grader.running import MAX_SEED, pool_on, run_in
 
 _Ran = tuple[int, Submission, tuple[Run, ...], float]
 MARKS = {

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from grader.assignment import Assignment, LateRule, Part
 from grader.catalog.document import Document, read, validated
 from grader.catalog.manifest import Strict, Text
 from grader.catalog.names import resolve
-from grader.errors import UsageError
+from grader.model.assignment import Assignment, LateRule, Part
+from grader.model.errors import UsageError
 
 
 def _moment(value: Any) -> Any:

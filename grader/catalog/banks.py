@@ -14,7 +14,7 @@ from grader.catalog.document import Document, read, validated
 from grader.catalog.manifest import Strict, Text, Word
 from grader.catalog.nearest import offer
 from grader.catalog.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option, Question
-from grader.errors import AuthorError, UsageError
+from grader.model.errors import AuthorError, UsageError
 
 FOLDER = "quizzes"
 _SHOWN = 40

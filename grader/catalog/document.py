@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from yaml.reader import ReaderError
 
 from grader.catalog.nearest import offer
-from grader.errors import AuthorError
+from grader.model.errors import AuthorError
 
 T = TypeVar("T")
 Step = str | int

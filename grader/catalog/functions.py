@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from grader.catalog.document import read_text
-from grader.errors import AuthorError
+from grader.model.errors import AuthorError
 
 _PREFIX = "test_"
 

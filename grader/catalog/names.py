@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grader.catalog.nearest import either, nearest
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 MANIFEST = "exercise.yaml"
 _SHOWN = 40

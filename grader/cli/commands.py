@@ -12,7 +12,7 @@ import click
 import grader as package
 from grader.cli import console, grading, outputs
 from grader.cli.ending import FAILED, FAULT, PASSED, Faces, terminable
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 MAX_SEED = 2**31 - 1
 """The same as grade.MAX_SEED, which takes longer to import."""

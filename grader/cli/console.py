@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import click
 
-from grader.errors import RunError
+from grader.model.errors import RunError
 
 
 def say(sentence: str) -> None:

@@ -9,7 +9,7 @@ import click
 
 from grader.cli import console, outputs
 from grader.cli.commands import cli, file_path
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 
 @cli.command()
@@ -18,7 +18,7 @@ from grader.errors import UsageError
 @outputs.options
 def render(report: Path, color: bool | None, **options: Any) -> None:
     """Make other formats of a REPORT that `grade --json` wrote; without any, show its page."""
-    from grader import reading
+    from grader.records import reading
     from grader.render import summary, terminal
 
     chosen = outputs.Outputs.taken(options)

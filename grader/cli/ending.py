@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from grader.cli.console import muffle, say
-from grader.errors import GraderError
+from grader.model.errors import GraderError
 
 PASSED, FAILED, WRONG, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTION = "Interrupted: nothing was graded and nothing is left running."

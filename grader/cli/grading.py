@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from grader.cli import console
 from grader.cli.console import say
 from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED, terminable
-from grader.errors import GraderError, RunError, UsageError
+from grader.model.errors import GraderError, RunError, UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from grader.assignment import Part
     from grader.cli.outputs import Outputs
     from grader.model import Entry, Report, Result
+    from grader.model.assignment import Part
     from grader.practice.overview import Entry as Listed
     from grader.practice.store import Store
     from grader.ranks import Session
@@ -95,7 +95,7 @@ class Plan:
 def planned(texts: Sequence[str], order: Order, root: Path) -> Plan:
     """The exercises that were named, those of the assignment, or all that is begun."""
     from grader import catalog
-    from grader.assignment import Part
+    from grader.model.assignment import Part
 
     if order.assignment:
         if texts:
@@ -173,7 +173,7 @@ def _conclude(plan: Plan, entries: Sequence[Entry], order: Order) -> None:
 
 def _warmed(order: Order) -> AbstractContextManager[Session]:
     """A session that several grades share; a single grade starts its own, if it comes to that."""
-    from grader.grade import warmed
+    from grader.grading.flow import warmed
 
     return warmed(order.device, order.start_method, order.sandbox, order.rank_user)
 
@@ -249,7 +249,7 @@ def _graded(
     part: Part, plan: Plan, root: Path, order: Order, session: Session | None, deadline: float | None
 ) -> Report:
     with console.progress(part.exercise, order.plain) as progress:
-        from grader.grade import grade as grade_one
+        from grader.grading.flow import grade as grade_one
 
         return grade_one(
             part.exercise,
@@ -285,7 +285,7 @@ def _checks_for(name: str, plan: Plan) -> Path | None:
 
 def practise(name: str, root: Path, store: Store) -> None:
     """Grade the student's own file, say nothing, and remember it."""
-    from grader.grade import grade as grade_one
+    from grader.grading.flow import grade as grade_one
     from grader.practice import clock, history
 
     with terminable(), console.progress(name, False) as progress:
@@ -308,8 +308,8 @@ def remember(report: Report, root: Path) -> None:
 
 def _write(report: Report, order: Order) -> None:
     """The other files that were asked for. After the page, which a full disk must not cost the student."""
-    from grader import recording
     from grader.practice import output
+    from grader.records import recording
     from grader.render import chrome
 
     if order.trace:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from grader.cli.console import say, show
 from grader.cli.ending import FAULT, PASSED
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 
 def gather(reports: Sequence[Path], kind: str, roster: Path | None, item: str | None, out: Path) -> int:
     """Write the file and say who is not in it. The code of a fault of ours where a report is none that gives a mark."""
-    from grader import reading
     from grader.course import gradebook
     from grader.practice import output
+    from grader.records import reading
 
     results = [(path.stem, reading.read(path)) for path in reports]
     titles = {result.title for _, result in results}

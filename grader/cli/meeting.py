@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from grader.cli import console
 from grader.cli.console import Style
 from grader.cli.ending import FAILED, PASSED, terminable
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 if TYPE_CHECKING:
     from grader.catalog.questions import Bank
@@ -131,7 +131,7 @@ def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
 
 
 def _graded(exercise: Exercise, file: Path, root: Path, plain: bool) -> Report:
-    from grader.grade import grade
+    from grader.grading.flow import grade
 
     with terminable(), console.progress(exercise.name, plain) as progress:
         return grade(exercise.name, root=root, submission=file, progress=progress)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from grader.cli import console
 from grader.cli.ending import FAILED, PASSED, terminable
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 if TYPE_CHECKING:
     from grader.authoring.mutation.generate import AutoMutant

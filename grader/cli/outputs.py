@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from grader.cli import console
-from grader.errors import UsageError
 from grader.model import Result
+from grader.model.errors import UsageError
 
 file_path = click.Path(path_type=Path)
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -155,7 +155,7 @@ def _fill(path: Path, text: bytes) -> None:
 
 def _single(result: Result) -> bool:
     """Whether a result is one report and no more: no weight of its own, nothing late."""
-    from grader.report import alone
+    from grader.model import alone
 
     return len(result.entries) == 1 and result == alone(result.entries[0].report)
 

@@ -14,7 +14,7 @@ import click
 from grader.cli import console, grading
 from grader.cli.commands import cli
 from grader.cli.ending import FAILED, PASSED, terminable
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 if TYPE_CHECKING:
     from grader.catalog.questions import Bank, Question

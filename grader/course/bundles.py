@@ -15,10 +15,10 @@ from typing import Any
 import jinja2
 
 from grader import catalog
-from grader.assignment import Assignment
 from grader.course import project
-from grader.errors import UsageError
 from grader.model import Exercise
+from grader.model.assignment import Assignment
+from grader.model.errors import UsageError
 
 ASSIGNMENT, CHECKS, SETTINGS = "assignment.yaml", "checks", "autograder.json"
 EXECUTABLE = 0o755

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.course.roster import EXPORTED, MOODLE, Roster, Row, normal, read, write
-from grader.errors import UsageError
 from grader.model import Entry, Outcome, Report, Result
+from grader.model.errors import UsageError
 from grader.report import for_student
 from grader.wording.text import UNCOUNTED, finite
 

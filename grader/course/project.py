@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from grader import catalog
-from grader.errors import UsageError
 from grader.model import Exercise
+from grader.model.errors import UsageError
 from grader.practice.reset import original
 
 LOCK, PYPROJECT, MAKEFILE = "requirements.lock", "pyproject.toml", "Makefile"

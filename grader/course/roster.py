@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 CANVAS = ("Student", "LastName", "FirstName", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Root Account")
 MOODLE = ("First name", "Last name", "Surname", "ID number", "Institution", "Department", "Email address", "Username")

@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from grader.errors import UsageError
 from grader.model import Check, Exercise
+from grader.model.errors import UsageError
 from grader.practice.paper import on_paper
 from grader.practice.statement import WIDEST
 from grader.practice.store import Attempt, Store

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from grader.errors import RunError, UsageError
+from grader.model.errors import RunError, UsageError
 
 ROOM = 64 * 1024
 """Bytes that must fit where a file is going to be written."""

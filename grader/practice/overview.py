@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import catalog, submission
-from grader.errors import AuthorError
 from grader.model import Exercise
+from grader.model.errors import AuthorError
 from grader.practice.paper import on_paper
 
 

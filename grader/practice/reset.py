@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grader import submission
-from grader.errors import UsageError
 from grader.model import Exercise
+from grader.model.errors import UsageError
 from grader.practice import output
 
 VERSIONS = 50

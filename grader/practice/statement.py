@@ -8,8 +8,8 @@ from rich.markdown import Markdown
 from rich.syntax import Syntax
 
 from grader.catalog import reference
-from grader.errors import AuthorError, UsageError
 from grader.model import Exercise
+from grader.model.errors import AuthorError, UsageError
 from grader.practice.paper import on_paper
 
 WIDEST = 100

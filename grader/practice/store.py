@@ -20,7 +20,7 @@ from typing import Any
 import platformdirs
 from filelock import FileLock
 
-from grader.errors import RunError, UsageError
+from grader.model.errors import RunError, UsageError
 
 VARIABLE = "RANKLINGS_DATA"
 """Names another folder for the file."""

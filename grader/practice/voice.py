@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from grader.errors import Cancelled
+from grader.grading.running import Listener
 from grader.model import Case, Check, Exercise, LiveRank, Run, Verdict
+from grader.model.errors import Cancelled
 from grader.ranks import Session
-from grader.running import Listener
 from grader.wording.text import safe
 
 

@@ -29,14 +29,14 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from grader import catalog
-from grader.errors import Cancelled, GraderError, UsageError
-from grader.grade import grade, preload, warmed
+from grader.grading.flow import grade, preload, warmed
+from grader.grading.running import import_case
 from grader.model import Outcome, Report, Submission
+from grader.model.errors import Cancelled, GraderError, UsageError
 from grader.practice.voice import Job, Teller, Voice
 from grader.ranks import Session
 from grader.render import json as as_json
 from grader.report import for_student
-from grader.running import import_case
 
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
 

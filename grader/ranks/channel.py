@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from grader import wire
-from grader.errors import WireError
-from grader.trace import trace_of
+from grader.model.errors import WireError
+from grader.model.trace import trace_of
+from grader.records import wire
 
 LIVE = b"L"
 """What a message of a supervisor begins with that is for somebody who watches. No wire frame begins so."""

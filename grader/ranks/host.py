@@ -23,9 +23,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader import wire
 from grader.ranks import folder as folders
 from grader.ranks import proof, reaper, sandbox
+from grader.records import wire
 
 READY = b"R"
 SCRATCH = "ranklings-"

@@ -20,9 +20,9 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from grader import wire
-from grader.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
 from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission
+from grader.model.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
+from grader.model.trace import trace_of
 from grader.ranks import folder as folders
 from grader.ranks import host, proof, sandbox, seccomp
 from grader.ranks.channel import LIVE, Inbox
@@ -30,7 +30,7 @@ from grader.ranks.diagnosis import diagnose
 from grader.ranks.endings import ending_of
 from grader.ranks.reaper import become_subreaper, hide, kill_orphans
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
-from grader.trace import trace_of
+from grader.records import wire
 
 if TYPE_CHECKING:
     import pwd

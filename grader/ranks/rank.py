@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grader import wire
 from grader.ranks import recorder, scene
 from grader.ranks.contract import check_contract
 from grader.ranks.raised import MAX_TEXT, described, frames_of
+from grader.records import wire
 
 
 class Attempt:

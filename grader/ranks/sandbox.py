@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from grader.errors import RunError
+from grader.model.errors import RunError
 from grader.ranks import seccomp
 
 BUBBLEWRAP, LIMITS = "bubblewrap", "limits"

@@ -19,15 +19,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from grader import wire
-from grader.errors import WireError
 from grader.model import MIB, Limits, Wait
+from grader.model.errors import WireError
+from grader.model.trace import plain
 from grader.ranks import deadlock, quiet, reaper
 from grader.ranks.census import Census, Excess, anonymous_memory
 from grader.ranks.channel import LIVE, talk_of
 from grader.ranks.folder import RunFolder
 from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name, stopped
-from grader.trace import plain
+from grader.records import wire
 
 Snapshots = dict[int, dict[str, Any]]
 

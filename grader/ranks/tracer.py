@@ -72,7 +72,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # -- what is told -----------------------------------------------------------------------------------------
 
     def plain(self) -> dict[str, Any]:
-        """All so far as JSON-able data, in the form that grader.trace reads. May be asked from another thread."""
+        """All so far as JSON-able data, in the form that grader.model.trace reads. May be asked from another thread."""
         rows = [self._told(event) for event in list(self.communications)]
         return {"communications": rows, "spans": [dict(s) for s in list(self.spans)], "complete": self.complete}
 

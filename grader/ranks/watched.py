@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
+from grader.model.trace import Trace
 from grader.ranks.channel import Inbox
-from grader.trace import Trace
 
 HEAD = TAIL = 16 * 1024
 

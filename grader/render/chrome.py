@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grader.model import Finished, RankRecord, Report, Run
-from grader.trace import Communication, Span, Trace
+from grader.model.trace import Communication, Span, Trace
 from grader.wording.text import ended, safe_report
 
 GAP = 0.01

@@ -26,8 +26,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from grader.errors import UsageError
 from grader.model import Result
+from grader.model.errors import UsageError
 from grader.report import for_student
 from grader.wording.markdown import escape, table
 from grader.wording.summary import Block, page, sections

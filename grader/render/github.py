@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from grader.errors import UsageError
 from grader.model import Finding, Outcome, Report, Result, Verdict
+from grader.model.errors import UsageError
 from grader.report import for_student
 from grader.wording.advice import begun
 from grader.wording.markdown import escape, table

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from grader.model import Diagnosis, Entry, Finding, Outcome, RankRecord, Report, Result, Run, Verdict
-from grader.trace import plain
+from grader.model.trace import plain
 from grader.wording.text import UNCOUNTED, blocked_by, ended, finite, safe_report, source_lines
 
 SCHEMA, RESULT_SCHEMA = "ranklings/report/1", "ranklings/result/1"
 
 
 def render(report: Report) -> str:
-    """The report as one JSON object, in a fixed order of keys, ending with a newline. `grader.reading` reads it."""
+    """The report as one JSON object, keys in fixed order, ending with a newline. `grader.records.reading` reads it."""
     return _dumped(_report(safe_report(report)))
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 
 from grader import catalog
-from grader.errors import GraderError, RunError, UsageError
-from grader.grade import grade
+from grader.grading.flow import grade
 from grader.model import Outcome, Report
+from grader.model.errors import GraderError, RunError, UsageError
 from grader.ranks import Session, launch
 from grader.render import json as as_json
 from grader.render import terminal

@@ -6,7 +6,7 @@ BESIDE = {
     "json.py": "open('@FOLDER@/pwned', 'w')",
     "numpy.py": "open('@FOLDER@/pwned', 'w')",
     "grader/__init__.py": "open('@FOLDER@/pwned', 'w')",
-    "grader/wire.py": "open('@FOLDER@/pwned', 'w')",
+    "grader/records/wire.py": "open('@FOLDER@/pwned', 'w')",
 }
 TELLS = "the total"
 

@@ -6,7 +6,7 @@ import sys
 
 import torch.distributed as dist
 
-from grader import wire
+from grader.records import wire
 
 
 def total(value):

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from grader import wire
+from grader.records import wire
 
 TELLS = "twice"
 

@@ -4,7 +4,7 @@ import sys
 
 import torch.distributed as dist
 
-from grader import wire
+from grader.records import wire
 
 
 def total(value):

@@ -10,7 +10,7 @@ import struct
 import torch
 import torch.distributed as dist
 
-from grader import wire
+from grader.records import wire
 
 TELLS = "MalformedMessage"
 

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 import torch
 import torch.distributed as dist
 
-from grader import wire
+from grader.records import wire
 
 TELLS = "MalformedMessage"
 

@@ -7,7 +7,7 @@ import struct
 import torch
 import torch.distributed as dist
 
-from grader import wire
+from grader.records import wire
 
 STOPPED_BY = "bubblewrap"
 BELOW = "passed or failed"

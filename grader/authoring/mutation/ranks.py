@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 
 from grader.authoring.mutation.generate import AutoMutant
-from grader.checking import Runs, RunView
-from grader.errors import RunError
+from grader.checks import Runs, RunView
+from grader.grading.running import MAX_SEED, import_case, pool_on, seeded
 from grader.judge import Panel, is_odd, judge, judge_with
 from grader.model import Case, Exercise, Outcome, Run, Submission, TimedOut, Verdict
+from grader.model.errors import RunError
 from grader.ranks import Session
-from grader.running import MAX_SEED, import_case, pool_on, seeded
 
 LEAST_SECONDS, FACTOR = 10.0, 6.0
 """A mutant's run may take so many seconds and so many times what the solution took; then it is stopped. So a mutant

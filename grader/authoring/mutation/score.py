@@ -11,9 +11,9 @@ from grader import catalog
 from grader.authoring.mutation.generate import AutoMutant, diff, mutants
 from grader.authoring.mutation.ranks import Fate, Ground, Result
 from grader.catalog import Equivalent
-from grader.errors import AuthorError
-from grader.grade import preload
+from grader.grading.flow import preload
 from grader.model import Exercise, Outcome, Verdict
+from grader.model.errors import AuthorError
 from grader.ranks import Session
 
 TRIES = 2

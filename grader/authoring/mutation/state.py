@@ -10,7 +10,7 @@ from typing import Any
 from grader.authoring.mutation.generate import diff
 from grader.authoring.mutation.ranks import Fate, Result
 from grader.authoring.mutation.score import Score
-from grader.errors import UsageError
+from grader.model.errors import UsageError
 
 SCHEMA = "ranklings/auto-mutants/1"
 BEGIN, END = "<!-- auto-mutants: begin -->", "<!-- auto-mutants: end -->"

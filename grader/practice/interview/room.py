@@ -14,8 +14,8 @@ from pathlib import Path
 from fsrs import Rating
 
 from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Question
-from grader.errors import GraderError
 from grader.model import Exercise, Report, Verdict
+from grader.model.errors import GraderError
 from grader.practice.interview import core
 from grader.practice.interview.core import Answer, Interview
 from grader.practice.quiz import answers, deck

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grader import catalog
-from grader.errors import RunError, UsageError
 from grader.model import Report
+from grader.model.errors import RunError, UsageError
 from grader.practice.watch.desk import Desk
 from grader.practice.watch.hands import Hands, Place
 from grader.practice.watch.nouns import Event

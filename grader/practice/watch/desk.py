@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grader.errors import GraderError
 from grader.model import Report
+from grader.model.errors import GraderError
 from grader.practice.watch.hands import Hands
 from grader.practice.watch.nouns import Event, Order, State, Told
 from grader.practice.watch.state import advance

@@ -16,8 +16,8 @@ from typing import Protocol
 import platformdirs
 
 from grader import catalog
-from grader.errors import GraderError
-from grader.model import Exercise, Report
+from grader.model import Exercise, Report, alone
+from grader.model.errors import GraderError
 from grader.practice import output, overview
 from grader.practice import reset as again
 from grader.practice.watch.files import Files, digest_of, files_of
@@ -37,7 +37,6 @@ from grader.practice.watch.nouns import (
     Told,
     Watch,
 )
-from grader.report import alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from grader.practice.watch.nouns import Ended, Event, Said
-from grader.reading import report_of
+from grader.records.reading import report_of
 
 LEAVING_SECONDS = 15
 """How long a worker may take to end its ranks and itself, before it is killed."""

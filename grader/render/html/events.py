@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from grader.model import Deadlocked, Finished, RankRecord, Run, TimedOut, Wait
+from grader.model.trace import Communication, Span, Trace
 from grader.render.html.axis import lasting, moment
-from grader.trace import Communication, Span, Trace
 from grader.wording.text import ended, rank_list, waiting
 
 LETTERS = {

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grader.compare.text import short
+from grader.checks.compare.text import short
+from grader.checks.tolerance import Reduction
 from grader.model import Finding, Value
-from grader.tolerance import Reduction
 
 Path = tuple[str | int, ...]
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader import recording, wire
-from grader.errors import UsageError, WireError
 from grader.model import Exercise, Run, Submission, Verdict
+from grader.model.errors import UsageError, WireError
+from grader.records import recording, wire
 
 FORMAT = "ranklings/journal/1"
 MAGIC = b"RANKLINGS JOURNAL\n"

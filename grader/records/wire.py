@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from grader.errors import WireError
+from grader.model.errors import WireError
 
 if TYPE_CHECKING:
     import torch

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.compare.factors import factor
-from grader.compare.kinds import is_numeric
-from grader.compare.numbers import Difference
-from grader.compare.question import Path, Question
-from grader.compare.tensors import agrees, as_tensor, sampled, widened
+from grader.checks.compare.factors import factor
+from grader.checks.compare.kinds import is_numeric
+from grader.checks.compare.numbers import Difference
+from grader.checks.compare.question import Path, Question
+from grader.checks.compare.tensors import agrees, as_tensor, sampled, widened
+from grader.checks.tolerance import magnitude
 from grader.model import Value
-from grader.tolerance import magnitude
 
 if TYPE_CHECKING:
     import torch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.compare.kinds import is_list, is_numeric, is_tensor
-from grader.compare.mistakes import diagnosis
-from grader.compare.numbers import Difference, difference_between, extent, index_text
-from grader.compare.plain import plain_difference
-from grader.compare.question import Fault, Outcome, Pair, Path, Question
+from grader.checks.compare.kinds import is_list, is_numeric, is_tensor
+from grader.checks.compare.mistakes import diagnosis
+from grader.checks.compare.numbers import Difference, difference_between, extent, index_text
+from grader.checks.compare.plain import plain_difference
+from grader.checks.compare.question import Fault, Outcome, Pair, Path, Question
 from grader.model import Finding
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grader.compare.question import Question
-from grader.compare.tensors import as_tensor, bits, widened
+from grader.checks.compare.question import Question
+from grader.checks.compare.tensors import as_tensor, bits, widened
+from grader.checks.tolerance import Tolerance, tolerance
 from grader.model import Value
-from grader.tolerance import Tolerance, tolerance
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from grader.trace import Communication, Span, Trace
+from grader.model.trace import Communication, Span, Trace
 
 FACTORS = {"all_reduce": 2.0, "recv": 0.0, "barrier": 0.0}
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.errors import UsageError
-from grader.making import exactly, made
 from grader.model import (
     Case,
     Check,
@@ -23,10 +21,12 @@ from grader.model import (
     Run,
     Submission,
     Verdict,
+    alone,
 )
-from grader.recording import diagnosis_of, ending_of, finding_of
-from grader.report import alone
-from grader.trace import trace_of
+from grader.model.errors import UsageError
+from grader.model.trace import trace_of
+from grader.records.recording import diagnosis_of, ending_of, finding_of
+from grader.records.structure import exactly, made
 from grader.wording.text import encoding_of
 
 REPORT, RESULT = "ranklings/report/1", "ranklings/result/1"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from grader.compare.leaves import judged
-from grader.compare.question import Outcome, Pair, Question
-from grader.compare.ranks import disagreements
-from grader.compare.structure import walk
+from grader.checks.compare.leaves import judged
+from grader.checks.compare.question import Outcome, Pair, Question
+from grader.checks.compare.ranks import disagreements
+from grader.checks.compare.structure import walk
+from grader.checks.tolerance import Reduction
 from grader.model import Finding, Value
-from grader.tolerance import Reduction
 
 
 def close(
@@ -28,7 +28,7 @@ def close(
 ) -> Iterator[Finding]:
     """How `actual` differs from `expected`: a tensor, a float, or nested dicts and lists of them.
 
-    `reduction` and `terms` choose the tolerance (see grader.tolerance). The rest only helps to name the mistake:
+    `reduction` and `terms` choose the tolerance (see grader.checks.tolerance). The rest only helps to name the mistake:
     `stale` holds the values at the start, `alternatives` maps a clause ("these are the gradients of this rank's
     own batch, not the average") to the values that it explains; both are built like `expected`. A clause is added only
     where it holds for the whole tensor. At most `budget` findings.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from reprlib import Repr
 
-from grader.compare.kinds import is_tensor, kind_of
+from grader.checks.compare.kinds import is_tensor, kind_of
 from grader.model import Value
 
 LONGEST = 70

@@ -8,6 +8,6 @@ A finding says what was expected, what was seen, and one clause on what the mist
 loops over the elements of a tensor in Python. Devices, strides and requires_grad never matter.
 """
 
-from grader.compare.comparers import close, equal, identical
+from grader.checks.compare.comparers import close, equal, identical
 
 __all__ = ["close", "equal", "identical"]

@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from grader.compare.numbers import Difference
-from grader.compare.question import Question
-from grader.compare.tensors import agrees, sampled
-from grader.tolerance import magnitude
+from grader.checks.compare.numbers import Difference
+from grader.checks.compare.question import Question
+from grader.checks.compare.tensors import agrees, sampled
+from grader.checks.tolerance import magnitude
 
 if TYPE_CHECKING:
     import torch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grader.checks.tolerance import Tolerance, blocks, magnitude
 from grader.model import Value
-from grader.tolerance import Tolerance, blocks, magnitude
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from grader import wire
-from grader.errors import UsageError, WireError
-from grader.making import exactly, made
 from grader.model import (
     Case,
     Deadlocked,
@@ -31,7 +28,10 @@ from grader.model import (
     TimedOut,
     Wait,
 )
-from grader.trace import plain, trace_of
+from grader.model.errors import UsageError, WireError
+from grader.model.trace import plain, trace_of
+from grader.records import wire
+from grader.records.structure import exactly, made
 
 FORMAT = "ranklings/runs/1"
 _ENDINGS: Mapping[str, type[Ending]] = {

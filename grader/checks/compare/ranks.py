@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from grader.compare.kinds import is_numeric
-from grader.compare.numbers import Difference, distinct_numbers, extent, measured
-from grader.compare.plain import plain_difference
-from grader.compare.question import Fault, Outcome, Path, Question
-from grader.compare.structure import leaf_fault, walk
-from grader.compare.tensors import as_tensor, bits, widened
-from grader.compare.text import short
+from grader.checks.compare.kinds import is_numeric
+from grader.checks.compare.numbers import Difference, distinct_numbers, extent, measured
+from grader.checks.compare.plain import plain_difference
+from grader.checks.compare.question import Fault, Outcome, Path, Question
+from grader.checks.compare.structure import leaf_fault, walk
+from grader.checks.compare.tensors import as_tensor, bits, widened
+from grader.checks.compare.text import short
+from grader.checks.tolerance import Reduction, tolerance
 from grader.model import Finding, Value
-from grader.tolerance import Reduction, tolerance
 
 if TYPE_CHECKING:
     import torch

@@ -15,10 +15,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn
 
-from grader import compare
-from grader.errors import CheckFailed, GraderError
+from grader.checks import compare
+from grader.checks.traffic import Traffic, amount, disagreement, traffic
 from grader.model import Case, Ending, Finding, RankRecord, Run, Value
-from grader.traffic import Traffic, amount, disagreement, traffic
+from grader.model.errors import CheckFailed, GraderError
 
 __all__ = ["CheckFailed", "RankView", "RunView", "Runs"]
 
@@ -143,7 +143,7 @@ class RunView:
     ) -> None:
         """Tensors, floats, or dicts and lists of them, within the tolerance of their dtype.
 
-        `how` (reduction, terms, stale, alternatives) is handed to grader.compare.close.
+        `how` (reduction, terms, stale, alternatives) is handed to grader.checks.compare.close.
         """
         how = {"world_size": self.world_size, **how}
         self._raise(compare.close(actual, expected, subject=subject, ranks=ranks, case=self.case.id, **how))

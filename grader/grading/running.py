@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grader.errors import Cancelled, NotRun, RunError, WatcherKilled
-from grader.journal import Journal
 from grader.model import (
     Case,
     Diagnosis,
@@ -30,7 +28,9 @@ from grader.model import (
     TimedOut,
     Verdict,
 )
+from grader.model.errors import Cancelled, NotRun, RunError, WatcherKilled
 from grader.ranks import Live, Session
+from grader.records.journal import Journal
 
 MAX_SEED = 2**31 - 1
 IMPORT_SECONDS = 10.0

@@ -7,20 +7,25 @@ import importlib.util
 import math
 import os
 import secrets
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from grader import catalog, recording
-from grader.errors import NotRun, RunError, UsageError
-from grader.journal import Journal
+from grader import catalog
+from grader.grading.running import MAX_SEED, Listener, Order, Progress, Runner, import_case, seeded, traced
 from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
+from grader.model.errors import NotRun, RunError, UsageError
 from grader.ranks import Session, level_for
+from grader.records import recording
+from grader.records.journal import Journal
 from grader.report import summarise
-from grader.running import MAX_SEED, Listener, Order, Progress, Runner, import_case, seeded, traced
 from grader.submission import receive, receive_or_miss
+
+INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def grade(
@@ -156,9 +161,29 @@ def _judged(
 
 def preload() -> None:
     """Import torch and pytest here while the ranks' host does it over there."""
-    from grader import judge
+    with uninterrupted():
+        from grader import judge
 
-    judge.preload()
+        judge.preload()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C and its like wait for the end. An interrupt in the middle of torch's import is lost now and then, or
+    ends the process by an abort, for C++ imports Python there and does not look at what is raised."""
+    came: list[int] = []
+    before = {number: handler for number in INTERRUPTS if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}  # only the main thread is ever interrupted
+    for number in before:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 @contextmanager

@@ -1,0 +1,131 @@
+"""What is graded: an exercise with its cases and checks, and a student's file for it. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grader.model.finding import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that is judged: a test function of checks.py with the manifest's entry for it. `why` says what it
+    matters for in production, `section` is the heading of the statement that explains it."""
+
+    id: str
+    title: str
+    points: float
+    hints: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    visibility: str = "visible"
+    why: str = ""
+    section: str = ""
+
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one run may use, beside its time. Sizes are in bytes.
+
+    `memory` is of one rank, with all that it starts, beyond what it began with; `processes` are processes and threads
+    of the whole run; `file` is one file, `disk` all files of the run; `output` is what one rank prints; `cpu` is
+    seconds of processor time of one process, None for twice the deadline.
+    """
+
+    memory: int = 4096 * MIB
+    processes: int = 500
+    file: int = 1024 * MIB
+    disk: int = 2048 * MIB
+    output: int = 32 * MIB
+    cpu: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks. `crashes` says that the
+    probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone."""
+
+    name: str
+    world_size: int
+    probe: str
+    seed: int = 0
+    deadline: float = 30.0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    process_group: bool = False
+    hold_group: bool = True
+    trace: bool = False
+    limits: Limits = Limits()
+    crashes: bool = False
+    visibility: str = "visible"
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}[{self.world_size}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredName:
+    """A name that the student's module must define; `signature` is how the contract calls it, as
+    `(rank, world_size, *, lr=0.1)`, or None where it is no function."""
+
+    name: str
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exercise:
+    """One folder of exercises/."""
+
+    name: str
+    title: str
+    summary: str
+    folder: Path
+    file: str
+    requires: tuple[RequiredName, ...]
+    cases: tuple[Case, ...]
+    checks: tuple[Check, ...]
+    hints: tuple[str, ...] = ()
+    time_box: int = 30
+    prerequisites: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
+    probe_folder: Path | None = None
+
+    @property
+    def probe(self) -> Path:
+        return (self.probe_folder or self.folder) / "probe.py"
+
+    @property
+    def number(self) -> str:
+        return self.name.partition("_")[0]
+
+    @property
+    def slug(self) -> str:
+        return self.name.partition("_")[2]
+
+    @property
+    def stub(self) -> Path:
+        return self.folder / self.file
+
+    @property
+    def max_score(self) -> float:
+        return sum(check.points for check in self.checks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A private copy of a student's file. `problem` is set when the file cannot even be compiled.
+
+    `companions` maps the name of another exercise to the student's source for it, where he has begun it.
+    """
+
+    path: Path
+    source: bytes
+    digest: str
+    problem: Finding | None = None
+    companions: Mapping[str, bytes] = field(default_factory=dict)
