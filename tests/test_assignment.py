@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from grader import catalog
+from grader.grading.report import not_graded
 from grader.judge import judge
 from grader.model import Entry, Late, Outcome, Result, Submission, alone
 from grader.model.assignment import LateRule, Part
 from grader.model.errors import AuthorError
-from grader.report import for_student, not_graded, result_for_student, withheld_of
+from grader.visibility import for_student, result_for_student, withheld_of
 from tests import small
 from tests.reports import broken, partial, passed, submission
 from tests.small import bad_run, sum_run
@@ -232,7 +233,7 @@ def test_a_student_sees_nothing_of_hidden_checks_and_their_runs(root):
     exercise = catalog.load(small.NAME, root)
     further = catalog.overlay(exercise, written(root / "hidden"))
     from grader.grading.flow import together
-    from grader.report import summarise
+    from grader.grading.report import summarise
 
     runs = (sum_run(1, catalog_value(1)), larger(catalog_value(4)))
     verdicts = judged(root, 1.5)

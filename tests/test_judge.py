@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from grader import catalog
+from grader.grading.report import summarise
 from grader.judge import is_odd, judge
 from grader.model import Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
 from grader.model.errors import UsageError
 from grader.records import recording
-from grader.report import summarise
 from tests import small
 
 SUBMISSION = Submission(path=Path("total.py"), source=b"", digest="")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 
+from grader.grading.report import not_graded
 from grader.model import Check, Entry, Late, Outcome, Report, Result, Verdict, alone
 from grader.model.errors import UsageError
 from grader.render.classroom50 import RELEASE_BYTES, release_body, render
-from grader.report import not_graded
-from grader.wording.whole import rows, total
+from grader.scoring import total, whole_points
 from tests.goldens import assert_golden
 from tests.reports import KINDS, broken, commanding, partial, passed, two_exercises, with_hidden
 
@@ -138,7 +138,7 @@ def test_rows_add_up_and_a_full_mark_is_full(checks, kept, weight):
     page = rendered(result)
     assert page["max-score"] == total(result)
     in_time = rendered(replace(result, entries=(replace(result.entries[0], late=None),)))
-    for row in rows(replace(result, entries=(replace(result.entries[0], late=None),))):
+    for row in whole_points(replace(result, entries=(replace(result.entries[0], late=None),))):
         assert row.score == (row.max_score if row.verdict.outcome is Outcome.PASSED else 0)
     assert page["score"] == int(in_time["score"] * kept + 0.5)
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from grader.grading.report import not_graded
 from grader.model import Entry, Finding, Late, Outcome, Report, Result, alone
 from grader.render.gradescope import render
-from grader.report import not_graded
 from tests.goldens import assert_golden
 from tests.reports import (
     KINDS,

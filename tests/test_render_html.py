@@ -21,7 +21,7 @@ from grader.render.html.axis import CUT_WIDTH, axis
 from grader.render.html.events import events_of, length_of
 from grader.render.html.picture import MOST_LANES, picture
 from grader.render.html.source import MOST_COLOURED, MOST_LINES, coloured, shown_lines
-from grader.report import for_student
+from grader.visibility import for_student
 from tests.goldens import assert_golden
 from tests.pages import MARKUP, SOURCE, assignment, call, exchange, hidden, markup, stuck, timelines, traced
 from tests.reports import KINDS, broken, deadlock, endings, hostile, partial, passed, stub, submission, syntax_error

@@ -230,8 +230,8 @@ def _grade_one(
 def _unjudged(part: Part, plan: Plan, root: Path, order: Order, reason: str) -> Entry | None:
     """The entry of an exercise that could not be judged, where there is a reason and a place for it."""
     from grader import catalog
+    from grader.grading.report import not_graded
     from grader.model import Entry
-    from grader.report import not_graded
     from grader.submission import receive_or_miss
 
     try:

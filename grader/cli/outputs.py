@@ -27,7 +27,6 @@ FILES: Mapping[str, str] = {
     "junit": "Also write JUnit's XML.",
     "gradescope": "Also write Gradescope's results.json.",
     "classroom50": "Also write Classroom 50's result.json.",
-    "classroom": "Also write what GitHub Classroom's autograding reads.",
 }
 """Options that name a file, and their help."""
 
@@ -55,7 +54,6 @@ class Outputs:
     junit: Path | None = None
     gradescope: Path | None = None
     classroom50: Path | None = None
-    classroom: Path | None = None
     github: bool = False
     show_hidden: bool = False
     handed_in: datetime | None = None
@@ -84,7 +82,7 @@ class Outputs:
 
     def shown(self, result: Result) -> Result:
         """What may be shown to a student."""
-        from grader.report import result_for_student
+        from grader.visibility import result_for_student
 
         return result if self.show_hidden else result_for_student(result)
 
@@ -142,11 +140,7 @@ class Outputs:
             from grader.render import gradescope
 
             return gradescope.render(result)
-        if name == "classroom50":
-            return _render_classroom50(result, self.handed_in)
-        from grader.render import classroom
-
-        return classroom.render(result)
+        return _render_classroom50(result, self.handed_in)
 
 
 def _fill(path: Path, text: bytes) -> None:

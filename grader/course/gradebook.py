@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from grader.course.roster import EXPORTED, MOODLE, Roster, Row, normal, read, write
 from grader.model import Entry, Outcome, Report, Result
 from grader.model.errors import UsageError
-from grader.report import for_student
-from grader.wording.text import UNCOUNTED, finite
+from grader.scoring import finite
+from grader.visibility import for_student
 
 FEEDBACK = "Feedback comments"
 
@@ -209,7 +209,8 @@ def feedback(result: Result) -> str:
 
 def _told(report: Report) -> Iterator[str]:
     named = {"passed": [Outcome.PASSED], "failed": [Outcome.FAILED], "not judged": [Outcome.BLOCKED]}
-    for name, outcomes in {**named, "not counted": UNCOUNTED}.items():
+    uncounted = [outcome for outcome in Outcome if not outcome.counted]
+    for name, outcomes in {**named, "not counted": uncounted}.items():
         titles = [verdict.check.title for verdict in report.verdicts if verdict.outcome in outcomes]
         if titles:
             yield f"{name}: {', '.join(titles)}"
@@ -244,7 +245,7 @@ def _ordered(matched: _Matched | None, handed: list[Handed]) -> list[Handed]:
 
 def _plain_row(key: str, entry: Entry, checks: Sequence[str]) -> Row:
     report = entry.report
-    scores = {v.check.id: _cell(v.score * entry.scale) for v in report.verdicts if v.outcome not in UNCOUNTED}
+    scores = {v.check.id: _cell(v.score * entry.scale) for v in report.verdicts if v.outcome.counted}
     total = "" if report.status == "error" else _cell(entry.score)
     late = entry.late.told if entry.late else ""
     facts = [total, _cell(entry.max_score), late, report.status, report.submission.digest]

@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader import catalog
+from grader.grading.report import summarise
 from grader.grading.running import MAX_SEED, Listener, Order, Progress, Runner, import_case, seeded, traced
 from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
 from grader.model.errors import NotRun, RunError, UsageError
 from grader.ranks import Session, level_for
 from grader.records import recording
 from grader.records.journal import Journal
-from grader.report import summarise
 from grader.submission import receive, receive_or_miss
 
 INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]

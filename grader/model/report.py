@@ -22,6 +22,11 @@ class Outcome(Enum):
     BROKEN = "broken"
     """The grader's or the author's fault. Never costs the student points."""
 
+    @property
+    def counted(self) -> bool:
+        """Whether the points of a check that came to this are part of the grade."""
+        return self not in (Outcome.BROKEN, Outcome.SKIPPED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -55,7 +60,7 @@ class Report:
 
     @property
     def max_score(self) -> float:
-        return sum(v.check.points for v in self.verdicts if v.outcome not in (Outcome.BROKEN, Outcome.SKIPPED))
+        return sum(v.check.points for v in self.verdicts if v.outcome.counted)
 
     @property
     def score(self) -> float:

@@ -36,7 +36,7 @@ from grader.model.errors import Cancelled, GraderError, UsageError
 from grader.practice.voice import Job, Teller, Voice
 from grader.ranks import Session
 from grader.render import json as as_json
-from grader.report import for_student
+from grader.visibility import for_student
 
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
 

@@ -4,7 +4,7 @@ Sources: Classroom 50's wiki, "Advanced Autograding" (The `result.json` contract
 "Autograding Basics" (at most 100 tests, names of at most 100 bytes without control characters, each once), which is the
 rule for declarative tests and is kept here so that the rows fit wherever those do.
 
-Scores are whole there. Scaling (grader.wording.whole): whole points stay as they are; otherwise the total is the
+Scores are whole there. Scaling (grader.scoring): whole points stay as they are; otherwise the total is the
 result's points if that is a whole number, else at least 100, shared among the checks by largest remainders, so that
 rows add up exactly and a check that passed never gets less than its maximum. Late points go off an exercise's sum,
 which is rounded half up.
@@ -28,11 +28,11 @@ from typing import Any
 
 from grader.model import Result
 from grader.model.errors import UsageError
-from grader.report import for_student
+from grader.scoring import SCALING, WITHHELD, all_passed, listed, whole_points
+from grader.visibility import for_student
 from grader.wording.markdown import escape, table
 from grader.wording.summary import Block, page, sections
-from grader.wording.text import UNCOUNTED, safe_report
-from grader.wording.whole import SCALING, WITHHELD, listed, passed, rows
+from grader.wording.text import safe_report
 
 SCHEMA = "classroom50/result/v1"
 MOST_TESTS, NAME_BYTES = 100, 100
@@ -117,10 +117,10 @@ def _rows(result: Result) -> Iterator[tuple[str, bool, int, int]]:
     shown, withheld = listed(result)
     for row in shown:
         prefix = f"{row.report.exercise.name}: " if len(result.entries) > 1 else ""
-        yield f"{prefix}{row.verdict.check.title}", passed([row]), row.score, row.max_score
+        yield f"{prefix}{row.verdict.check.title}", all_passed([row]), row.score, row.max_score
     if withheld:
         score, most = sum(row.score for row in withheld), sum(row.max_score for row in withheld)
-        yield WITHHELD, passed(withheld), score, most
+        yield WITHHELD, all_passed(withheld), score, most
 
 
 def _distinct(tests: list[Fields]) -> list[Fields]:
@@ -175,8 +175,8 @@ def _remarks(result: Result) -> Iterator[Block]:
             name = f"{escape(entry.report.exercise.name)}: " if len(result.entries) > 1 else ""
             yield [f"{name}{escape(entry.late.told)}"]
     verdicts = [verdict for entry in result.entries for verdict in entry.report.verdicts]
-    left_out = sum(verdict.outcome in UNCOUNTED for verdict in verdicts)
+    left_out = sum(not verdict.outcome.counted for verdict in verdicts)
     if left_out:
         yield [f"Not counted: {left_out} of {len(verdicts)} checks; what they are worth goes to the others."]
-    if any(row.max_score != row.verdict.check.points * row.entry.scale for row in rows(result) if row.counted):
+    if any(row.max_score != row.verdict.check.points * row.entry.scale for row in whole_points(result) if row.counted):
         yield [SCALING]

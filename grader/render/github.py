@@ -13,12 +13,12 @@ from pathlib import Path
 
 from grader.model import Finding, Outcome, Report, Result, Verdict
 from grader.model.errors import UsageError
-from grader.report import for_student
+from grader.visibility import for_student
 from grader.wording.advice import begun
 from grader.wording.markdown import escape, table
 from grader.wording.plain import OUR_FAULT, finding_lines
 from grader.wording.summary import MARKS, Block, page, sections
-from grader.wording.text import UNCOUNTED, blocked_by, points, safe, safe_report
+from grader.wording.text import blocked_by, points, safe, safe_report
 
 MOST_ERRORS = 10
 MESSAGE = 4_000
@@ -163,7 +163,7 @@ def _blocks(result: Result) -> Iterator[Block]:
         if len(pairs) > 1:
             yield [f"**{escape(report.exercise.name)}**, worth {points(entry.weight)}: {escape(report.exercise.title)}"]
         yield table(("", "Check", "Result", "Points"), map(partial(_row, report), report.verdicts), "lllr")
-        left_out = sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED)
+        left_out = sum(v.check.points for v in report.verdicts if not v.outcome.counted)
         if left_out:
             yield [f"{points(left_out)} points are not counted; what they are worth goes to the other checks."]
         if entry.late:
@@ -177,7 +177,7 @@ def _row(report: Report, verdict: Verdict) -> tuple[str, str, str, str]:
     if verdict.outcome is Outcome.BLOCKED:
         told += f", {escape(blocked_by(verdict, report.verdicts))}"
     worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
-    counted = "" if verdict.outcome in UNCOUNTED else worth
+    counted = "" if not verdict.outcome.counted else worth
     return MARKS[verdict.outcome], escape(verdict.check.title), told, counted
 
 

@@ -27,11 +27,12 @@ from typing import Any
 from rich.text import Text
 
 from grader.model import Entry, Outcome, Report, Result, Verdict
-from grader.report import for_student
+from grader.scoring import finite
+from grader.visibility import for_student
 from grader.wording.advice import replay
 from grader.wording.layout import paint
 from grader.wording.plain import beginning, details, finding_lines, printed, within
-from grader.wording.text import UNCOUNTED, finite, points, safe_report
+from grader.wording.text import points, safe_report
 
 TOP_BYTES = 150_000
 TESTS_BYTES = 600_000
@@ -101,7 +102,7 @@ def _tests(result: Result, entry: Entry, number: int, factor: float, room: int) 
 
 
 def _graded(verdict: Verdict, scale: float) -> Fields:
-    if verdict.outcome in UNCOUNTED:
+    if not verdict.outcome.counted:
         return {}
     status = "passed" if verdict.outcome is Outcome.PASSED else "failed"
     return {
@@ -136,7 +137,7 @@ def _exercise(entry: Entry, report: Report, factor: float) -> list[Text]:
         Text.assemble((report.exercise.name, "bold"), f"  {report.exercise.title}"),
         Text(f"{told} in the checks shown"),
     ]
-    left_out = sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED)
+    left_out = sum(v.check.points for v in report.verdicts if not v.outcome.counted)
     if left_out:
         lines.append(Text("Checks that are not counted leave what they are worth to the others.", "dim"))
     if entry.late:

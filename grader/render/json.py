@@ -9,7 +9,8 @@ from typing import Any
 
 from grader.model import Diagnosis, Entry, Finding, Outcome, RankRecord, Report, Result, Run, Verdict
 from grader.model.trace import plain
-from grader.wording.text import UNCOUNTED, blocked_by, ended, finite, safe_report, source_lines
+from grader.scoring import finite
+from grader.wording.text import blocked_by, ended, safe_report, source_lines
 
 SCHEMA, RESULT_SCHEMA = "ranklings/report/1", "ranklings/result/1"
 
@@ -102,7 +103,7 @@ def _check(verdict: Verdict, report: Report) -> dict[str, Any]:
         "title": check.title,
         "status": verdict.outcome.value,
         "score": finite(verdict.score),
-        "max_score": 0.0 if verdict.outcome in UNCOUNTED else finite(check.points),
+        "max_score": 0.0 if not verdict.outcome.counted else finite(check.points),
         "points": finite(check.points),
         "visibility": check.visibility,
         "needs": list(check.needs),

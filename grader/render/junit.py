@@ -27,9 +27,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from grader.model import Entry, Finding, Outcome, RankRecord, Report, Result, Run, Verdict
-from grader.report import for_student, withheld_of
+from grader.scoring import finite
+from grader.visibility import for_student, withheld_of
 from grader.wording.plain import details, finding_lines
-from grader.wording.text import IMPORT, ended, finite, points, safe_report
+from grader.wording.text import IMPORT, ended, points, safe_report
 
 ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\x80-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 does not allow, and DEL."""

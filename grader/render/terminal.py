@@ -12,7 +12,7 @@ from grader.wording.advice import begun, first_to_write, replay, says_unwritten,
 from grader.wording.layout import crop, hang, paint, paragraph, value, wrap
 from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
 from grader.wording.strip import legend, strips
-from grader.wording.text import UNCOUNTED, blocked_by, place, points, rank_list, safe_report
+from grader.wording.text import blocked_by, place, points, rank_list, safe_report
 
 NARROWEST, WIDEST = 40, 100
 """Columns. Beyond the second, points stand too far from their titles."""
@@ -100,7 +100,7 @@ class _Page:
 
     def foot(self) -> Lines:
         report = self.report
-        left_out = sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED)
+        left_out = sum(v.check.points for v in report.verdicts if not v.outcome.counted)
         score = Text.assemble((f"Score {points(report.score)}/{points(report.max_score)}", "bold"))
         if left_out:
             score.append(f" · {points(left_out)} points not counted")
@@ -124,7 +124,7 @@ class _Page:
         """Mark, title, what it waits for, points."""
         mark, style = MARKS[verdict.outcome]
         worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
-        worth = "not counted" if verdict.outcome in UNCOUNTED else worth
+        worth = "not counted" if not verdict.outcome.counted else worth
         room = self.width - 3 - len(worth) - 2
         quiet = "dim" if style == "dim" else ""
         lines = wrap(Text(verdict.check.title, quiet), room)

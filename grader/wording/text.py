@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import tokenize
 from collections.abc import Sequence
@@ -37,9 +36,6 @@ LIMITS = {"output": 8_000, "hint": 2_000}
 
 IMPORT = "import[1]"
 """The case that only imports the student's file: there, a rank says nothing to a student."""
-
-UNCOUNTED = (Outcome.BROKEN, Outcome.SKIPPED)
-"""Outcomes whose points are not part of the grade."""
 
 
 def visible(char: str) -> str:
@@ -121,11 +117,6 @@ def _safe_value(value: Any, name: str = "") -> Any:
 def points(value: float) -> str:
     """Points with at most two decimals and no idle ones: 20, 2.5, 49.09."""
     return f"{round(value, 2):.10g}"
-
-
-def finite(value: float) -> float:
-    """`value`, or 0.0 where it is infinite or not a number."""
-    return float(value) if math.isfinite(value) else 0.0
 
 
 def world_size_of(case: str | None) -> int | None:

@@ -19,11 +19,12 @@ from markupsafe import Markup
 
 from grader.model import Result
 from grader.render.html.exercise import exercises
-from grader.wording.text import finite, points, visible
+from grader.scoring import finite
+from grader.wording.text import points, visible
 
 
 def render(result: Result) -> str:
-    """The page, ending with a newline. It shows hidden checks too: give it `report.for_student` where it must not."""
+    """The page, ending with a newline. It shows hidden checks too: give it `for_student`'s report where not."""
     page = _environment().get_template("page.html.j2")
     return page.render(
         result=result,

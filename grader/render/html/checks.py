@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from grader.model import Entry, Finding, Outcome, Report, Verdict
 from grader.wording.advice import begun
-from grader.wording.text import UNCOUNTED, blocked_by, place
+from grader.wording.text import blocked_by, place
 
 MARKS = {
     Outcome.PASSED: "✓",
@@ -56,7 +56,7 @@ class CheckView:
 
     @property
     def counted(self) -> bool:
-        return self.verdict.outcome not in UNCOUNTED
+        return self.verdict.outcome.counted
 
     @property
     def score(self) -> float:

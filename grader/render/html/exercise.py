@@ -15,7 +15,7 @@ from grader.render.html.shapes import Picture
 from grader.render.html.source import Line, Mark, marked, shown_lines
 from grader.wording.advice import begun, first_to_write, replay, where_to_start
 from grader.wording.layout import crop
-from grader.wording.text import UNCOUNTED, ended, rank_list, safe_report
+from grader.wording.text import ended, rank_list, safe_report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def _exercise(id: str, entry: Entry, pictures: Sequence[Picture | None]) -> Exer
         command=" ".join(replay(report)),
         start="" if begun(report) else _start(report),
         hidden=sum(verdict.check.visibility != "visible" for verdict in report.verdicts),
-        uncounted=sum(v.check.points for v in report.verdicts if v.outcome in UNCOUNTED),
+        uncounted=sum(v.check.points for v in report.verdicts if not v.outcome.counted),
     )
 
 

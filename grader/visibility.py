@@ -1,46 +1,10 @@
-"""Everything about one grade as one value, and the choices that belong to it. Pure."""
+"""What a student may see of a report: everything but the checks that their author withholds. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 
-from grader.model import Exercise, Outcome, Report, Result, Run, Submission, Verdict
-
-
-def summarise(
-    exercise: Exercise,
-    submission: Submission,
-    runs: Sequence[Run],
-    verdicts: Sequence[Verdict],
-    *,
-    seed: int,
-    device: str,
-    sandbox: str,
-    seconds: float,
-) -> Report:
-    """The report of a grade. `seconds` is wall time."""
-    return Report(
-        exercise=exercise,
-        submission=submission,
-        verdicts=tuple(verdicts),
-        runs=tuple(runs),
-        seed=seed,
-        device=device,
-        sandbox=sandbox,
-        seconds=seconds,
-        torch_version=torch_version(),
-        notes=tuple(f"{run.case.id} was run a second time, because {run.retried}." for run in runs if run.retried),
-    )
-
-
-def torch_version() -> str:
-    """The installed torch, without importing it."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""
+from grader.model import Report, Result, Verdict
 
 
 def for_student(report: Report) -> Report:
@@ -80,9 +44,3 @@ def result_for_student(result: Result) -> Result:
 def withheld_of(report: Report) -> tuple[Verdict, ...]:
     """The verdicts that a student does not see here."""
     return tuple(verdict for verdict in report.verdicts if verdict.check.visibility != "visible")
-
-
-def not_graded(exercise: Exercise, submission: Submission, reason: str, *, seed: int, device: str) -> Report:
-    """The report of an exercise that could not be graded through no fault of the student: no check counts."""
-    verdicts = [Verdict(check=check, outcome=Outcome.BROKEN, message=reason) for check in exercise.checks]
-    return summarise(exercise, submission, (), verdicts, seed=seed, device=device, sandbox="", seconds=0.0)

@@ -18,14 +18,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grader.model import Entry, Outcome, Report, Result, Verdict
-from grader.wording.text import UNCOUNTED, finite
 
 WITHHELD = "Checks that are not shown"
 SCALING = "Points are whole here: fractions are shared out by largest remainders, so that rows add up to the total."
 
 
+def finite(value: float) -> float:
+    """`value`, or 0.0 where it is infinite or not a number."""
+    return float(value) if math.isfinite(value) else 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class WholePoints:
     """One check in whole points."""
 
     entry: Entry
@@ -39,28 +43,28 @@ class Whole:
 
     @property
     def counted(self) -> bool:
-        return self.verdict.outcome not in UNCOUNTED
+        return self.verdict.outcome.counted
 
 
-def rows(result: Result) -> list[Whole]:
+def whole_points(result: Result) -> list[WholePoints]:
     """Every check of the result in order. A check that is not counted is worth nothing."""
     pairs = [(entry, verdict) for entry in result.entries for verdict in entry.report.verdicts]
     parts = iter(_shared(total(result), [_worth(entry, verdict) for entry, verdict in pairs]))
-    made: list[Whole] = []
+    made: list[WholePoints] = []
     for entry in result.entries:
         made += _scored(entry, [(verdict, next(parts)) for verdict in entry.report.verdicts])
     return made
 
 
-def listed(result: Result) -> tuple[list[Whole], list[Whole]]:
+def listed(result: Result) -> tuple[list[WholePoints], list[WholePoints]]:
     """The rows to show, and those of checks that students do not see."""
-    every = rows(result)
+    every = whole_points(result)
     kept = [row for row in every if row.verdict.outcome is not Outcome.SKIPPED] or every
     shown = [row for row in kept if row.verdict.check.visibility == "visible"]
     return shown, [row for row in kept if row.verdict.check.visibility != "visible"]
 
 
-def passed(every: Sequence[Whole]) -> bool:
+def all_passed(every: Sequence[WholePoints]) -> bool:
     """Whether all of the rows' checks passed."""
     return all(row.verdict.outcome is Outcome.PASSED for row in every)
 
@@ -77,16 +81,15 @@ def total(result: Result) -> int:
 
 
 def _worth(entry: Entry, verdict: Verdict) -> float:
-    counted = verdict.outcome not in UNCOUNTED
-    return max(finite(verdict.check.points * entry.scale), 0.0) if counted else 0.0
+    return max(finite(verdict.check.points * entry.scale), 0.0) if verdict.outcome.counted else 0.0
 
 
-def _scored(entry: Entry, own: Sequence[tuple[Verdict, int]]) -> list[Whole]:
+def _scored(entry: Entry, own: Sequence[tuple[Verdict, int]]) -> list[WholePoints]:
     earned = [part if verdict.outcome is Outcome.PASSED else 0 for verdict, part in own]
     kept = min(max(finite(entry.kept), 0.0), 1.0)
     scores = earned if kept == 1.0 else _shared(math.floor(sum(earned) * kept + 0.5), earned)
     return [
-        Whole(entry=entry, verdict=verdict, score=score, max_score=part)
+        WholePoints(entry=entry, verdict=verdict, score=score, max_score=part)
         for (verdict, part), score in zip(own, scores, strict=True)
     ]
 

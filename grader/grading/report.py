@@ -1,0 +1,48 @@
+"""The report of a grade, from what its steps gave. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
+
+
+def summarise(
+    exercise: Exercise,
+    submission: Submission,
+    runs: Sequence[Run],
+    verdicts: Sequence[Verdict],
+    *,
+    seed: int,
+    device: str,
+    sandbox: str,
+    seconds: float,
+) -> Report:
+    """The report of a grade. `seconds` is wall time."""
+    return Report(
+        exercise=exercise,
+        submission=submission,
+        verdicts=tuple(verdicts),
+        runs=tuple(runs),
+        seed=seed,
+        device=device,
+        sandbox=sandbox,
+        seconds=seconds,
+        torch_version=torch_version(),
+        notes=tuple(f"{run.case.id} was run a second time, because {run.retried}." for run in runs if run.retried),
+    )
+
+
+def torch_version() -> str:
+    """The installed torch, without importing it."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""
+
+
+def not_graded(exercise: Exercise, submission: Submission, reason: str, *, seed: int, device: str) -> Report:
+    """The report of an exercise that could not be graded through no fault of the student: no check counts."""
+    verdicts = [Verdict(check=check, outcome=Outcome.BROKEN, message=reason) for check in exercise.checks]
+    return summarise(exercise, submission, (), verdicts, seed=seed, device=device, sandbox="", seconds=0.0)
