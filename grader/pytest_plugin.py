@@ -17,9 +17,9 @@ import pytest
 
 from grader import catalog
 from grader.checks import Runs
-from grader.grading.running import MAX_SEED, import_case, run_fairly, seeded
+from grader.grading.running import import_case, run_fairly, seeded
 from grader.judge import Panel, load_probe
-from grader.model import Case, Exercise, Run, Submission
+from grader.model import MAX_SEED, Case, Exercise, Run, Submission
 from grader.model.errors import CheckFailed, GraderError
 from grader.ranks import Session
 from grader.submission import receive

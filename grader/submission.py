@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.model import Exercise, Finding, Submission
+from grader.model import Exercise, Finding, Submission, file_of
 from grader.model.errors import UsageError
 
 MAX_BYTES = 1 << 18
@@ -150,7 +150,7 @@ def _companions(exercise: Exercise, folder: Path, location: Path) -> dict[str, b
     """The student's compilable files of the exercises that this one builds on, by the exercise's name."""
     found = {}
     for name in exercise.companions:
-        file = f"{name.partition('_')[2]}.py"
+        file = file_of(name)
         places = (folder / name / file, folder / "exercises" / name / file, folder / file, location.parent / file)
         source = next(filter(None, (_usable(place, folder) for place in places)), None)
         if source:

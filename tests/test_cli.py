@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -14,14 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 import grader.grading.flow
 from grader import catalog
 from grader.cli import cli
-from grader.cli.commands import MAX_SEED
-from grader.model import Outcome, Report, Verdict
+from grader.cli.commands import SUMMARIES
+from grader.model import MAX_SEED, Outcome, Report, Verdict
 from grader.model.errors import AuthorError, RunError, UsageError
 from grader.records import recording
 from grader.submission import receive, receive_or_miss
@@ -212,7 +214,7 @@ def test_a_faulty_exercise_is_told_beside_those_that_are_begun(fake, root):
         (("1", "--submitted-at", "2026-10-12T10:00:00Z"), "go with --assignment"),
         (("1", "--assignment", "a.yaml"), "Name exercises or an assignment, not both"),
         (("--assignment", "a.yaml"), "There is no file a.yaml"),
-        (("--assignment", "a.yaml", "--due", "soon"), "--due soon is no time with a zone"),
+        (("--assignment", "a.yaml", "--due", "soon"), "--due soon is not a time with a time zone"),
         (("1", "--json", "x", "--html", "x"), "another format is to be written there too"),
         (("1", "--checks", "absent"), "There is no folder absent"),
         (("1", "--checks", "."), "holds no checks for 01_add"),
@@ -253,8 +255,26 @@ def test_options_are_checked(fake, words):
     assert not fake.asked
 
 
-def test_every_seed_that_a_grade_may_print_can_be_replayed():
-    assert MAX_SEED == grader.grading.flow.MAX_SEED
+def test_every_seed_that_a_grade_may_print_can_be_replayed(fake):
+    for seed in (0, MAX_SEED - 1):
+        assert call("grade", "1", "--seed", seed).exit_code == 0
+        assert fake.asked[-1]["seed"] == seed
+
+
+def test_every_command_has_a_file_of_its_name_and_a_make_target():
+    makefile = (ROOT / "Makefile").read_text()
+    for name in SUMMARIES:
+        found = cli.get_command(click.Context(cli), name)
+        assert found is not None and found.name == name and f"\n{name}: $(READY)" in makefile
+        assert importlib.util.find_spec(f"grader.cli.{name}")
+
+
+def test_the_page_of_all_commands_imports_none_of_them(root):
+    code = "import sys; from grader.cli import cli; cli(['--help'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    *page, modules = done.stdout.splitlines()
+    assert all(f"  {name} " in "\n".join(page) for name in SUMMARIES)
+    assert not {f"grader.cli.{name}" for name in SUMMARIES} & set(modules.split())
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ import click
 from grader import catalog
 from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
 from grader.grading.flow import preload
-from grader.grading.running import MAX_SEED, seeded
+from grader.grading.running import seeded
 from grader.judge import Panel, judge_with
-from grader.model import Exercise, Submission
+from grader.model import MAX_SEED, Exercise, Submission
 from grader.model.errors import UsageError
 from grader.ranks import Session
 

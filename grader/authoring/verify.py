@@ -14,9 +14,9 @@ from pathlib import Path
 
 from grader import catalog
 from grader.grading.flow import preload
-from grader.grading.running import MAX_SEED, pool_on, run_in
+from grader.grading.running import pool_on, run_in
 from grader.judge import is_odd, judge
-from grader.model import Exercise, Outcome, Run, Submission, Verdict
+from grader.model import MAX_SEED, Exercise, Outcome, Run, Submission, Verdict, file_of
 from grader.model.errors import AuthorError
 from grader.ranks import Session
 
@@ -171,7 +171,7 @@ def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, s
 
 def _companions(exercise: Exercise, root: Path) -> dict[str, bytes]:
     """The reference solutions of the exercises that this one builds on."""
-    paths = {name: catalog.reference(name, root) / f"{name.partition('_')[2]}.py" for name in exercise.companions}
+    paths = {name: catalog.reference(name, root) / file_of(name) for name in exercise.companions}
     return {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 

@@ -16,7 +16,7 @@ from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, 
 from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
-from grader.model import MIB, Case, Check, Exercise, Limits, RequiredName
+from grader.model import MIB, Case, Check, Exercise, Limits, RequiredName, file_of
 from grader.model.errors import AuthorError, UsageError
 
 STATEMENT, PROBE, CHECKS = "README.md", "probe.py", "checks.py"
@@ -39,7 +39,7 @@ def load(name: str, root: Path) -> Exercise:
         title=manifest.title,
         summary=manifest.summary,
         folder=folder,
-        file=_file(name),
+        file=file_of(name),
         requires=tuple(RequiredName(name=key, signature=text) for key, text in manifest.requires.items()),
         cases=tuple(case for key, family in manifest.cases.items() for case in _cases(key, family)),
         checks=_checks_of_100_points(document, manifest),
@@ -48,10 +48,6 @@ def load(name: str, root: Path) -> Exercise:
         prerequisites=tuple(manifest.prerequisites),
         companions=tuple(manifest.companions),
     )
-
-
-def _file(name: str) -> str:
-    return f"{name.partition('_')[2]}.py"
 
 
 def check_folder(folder: Path) -> None:
@@ -65,9 +61,9 @@ def check_folder(folder: Path) -> None:
 
 def check_nothing_else(folder: Path) -> None:
     """Raises AuthorError for a file that the design does not know, and for a missing statement or stub. A law for
-    authors: a student may keep what he likes beside his file, so grading does not ask. Caches and dot files do not
+    authors: a student may keep what they like beside their file, so grading does not ask. Caches and dot files do not
     count."""
-    known = (STATEMENT, _file(folder.name), *_NEEDED)
+    known = (STATEMENT, file_of(folder.name), *_NEEDED)
     for file in known:
         if not (folder / file).is_file():
             raise AuthorError(folder / file, "the file is missing", f"An exercise holds {', '.join(known)}.")

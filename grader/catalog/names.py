@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from grader.catalog.nearest import either, nearest
+from grader.model import number_of, slug_of
 from grader.model.errors import UsageError
 
 MANIFEST = "exercise.yaml"
@@ -69,17 +70,9 @@ def _named(word: str, names: tuple[str, ...]) -> list[str]:
     if not word:
         return []
     if word.isdecimal():
-        return [name for name in names if _number(name).lstrip("0") == word.lstrip("0")]
-    exact = [name for name in names if word in (name.lower(), _slug(name))]
-    return exact or [name for name in names if name.lower().startswith(word) or _slug(name).startswith(word)]
-
-
-def _number(name: str) -> str:
-    return name.partition("_")[0]
-
-
-def _slug(name: str) -> str:
-    return name.lower().partition("_")[2]
+        return [name for name in names if number_of(name).lstrip("0") == word.lstrip("0")]
+    exact = [name for name in names if word in (name.lower(), slug_of(name).lower())]
+    return exact or [name for name in names if name.lower().startswith(word) or slug_of(name).lower().startswith(word)]
 
 
 def _no_exercises(root: Path) -> str:
@@ -103,7 +96,7 @@ def _unknown(text: str, word: str, names: tuple[str, ...]) -> str:
 
 def _near(word: str, names: tuple[str, ...]) -> list[str]:
     """At most three names, the most similar first, whichever way a student would write them."""
-    spellings = {spelling: name for name in names for spelling in (name.lower(), _slug(name))}
+    spellings = {spelling: name for name in names for spelling in (name.lower(), slug_of(name).lower())}
     return list(dict.fromkeys(spellings[spelling] for spelling in nearest(word, spellings)))
 
 

@@ -1,6 +1,6 @@
-"""The command line: `python -m grader`. It alone reads arguments, prints and exits; what is heavy is imported late."""
+"""The command line: `python -m grader`. It alone reads arguments, prints and exits. One file a command, named as the
+command; `commands` lists them."""
 
-from grader.cli import courses, practice  # noqa: F401 - they add their commands
 from grader.cli.commands import cli, main
 
 __all__ = ["cli", "main"]

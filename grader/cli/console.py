@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 import click
 
+from grader.cli import spinner
 from grader.model.errors import RunError
 
 
@@ -60,7 +61,5 @@ def style(asked: bool | None) -> Style:
 
 
 def progress(label: str, plain: bool) -> contextlib.AbstractContextManager[Callable[[str], None]]:
-    from grader.practice import progress
-
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return progress.shown(sys.stderr, label, spinner=terminal and not plain)
+    return spinner.shown(sys.stderr, label, spinner=terminal and not plain)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import click
@@ -27,44 +26,26 @@ class Terminated(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-class Faces(click.Group):
-    """The group of commands. Every way to end becomes an exit code and at most one sentence, never a traceback."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        run: Callable[[], Any] = functools.partial(
-            super().main, args, prog_name, complete_var, standalone_mode=False, **extra
-        )
-        if not standalone_mode:
-            return run()
-        try:
-            code = run()
-        except click.ClickException as error:
-            _show_usage(error)
-            code = WRONG
-        except (click.Abort, KeyboardInterrupt) as error:
-            say(INTERRUPTION)
-            code = getattr(error.__cause__ or error, "exit_code", INTERRUPTED)
-        except GraderError as error:
-            say(f"grader: {error}")
-            code = error.exit_code
-        except Exception as error:
-            if "--debug" in (sys.argv if args is None else args):
-                raise
-            say(_unexpected(error))
-            code = FAULT
-        leave(code if isinstance(code, int) else PASSED)
-
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        told = "Show a traceback where the grader itself goes wrong."
-        cmd.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help=told))
-        super().add_command(cmd, name)
+def end(run: Callable[[], Any], *, debug: bool) -> NoReturn:
+    """Call `run` and exit with the code that it gives, or with that of the error that it raised. `debug` lets one that
+    nobody foresaw through."""
+    try:
+        code = run()
+    except click.ClickException as error:
+        _show_usage(error)
+        code = WRONG
+    except (click.Abort, KeyboardInterrupt) as error:
+        say(INTERRUPTION)
+        code = getattr(error.__cause__ or error, "exit_code", INTERRUPTED)
+    except GraderError as error:
+        say(f"grader: {error}")
+        code = error.exit_code
+    except Exception as error:
+        if debug:
+            raise
+        say(_unexpected(error))
+        code = FAULT
+    leave(code if isinstance(code, int) else PASSED)
 
 
 def _show_usage(error: click.ClickException) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.cli import console
+from grader import files
+from grader.cli import attempts, console
+from grader.cli.common import need_torch, tell_faults
 from grader.cli.console import say
 from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED, terminable
-from grader.model.errors import GraderError, RunError, UsageError
+from grader.model.errors import GraderError, UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,23 +22,13 @@ if TYPE_CHECKING:
     from grader.cli.outputs import Outputs
     from grader.model import Entry, Report, Result
     from grader.model.assignment import Part
-    from grader.practice.overview import Entry as Listed
-    from grader.practice.store import Store
     from grader.ranks import Session
 
 CODES = {"passed": PASSED, "failed": FAILED, "error": FAULT}
 
 
-def need_torch() -> None:
-    if importlib.util.find_spec("torch") is None:
-        raise RunError(
-            "PyTorch is not installed here. `make grade` creates an environment that has it; "
-            "in an environment of your own: pip install 'torch>=2.11,<2.15'."
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Options:
     """What `grade` was asked to do, beside the exercises' names."""
 
     submission: Path | None
@@ -61,7 +52,6 @@ class Order:
 
     def check(self, plan: Plan) -> None:
         """What one order cannot mean, and files that cannot be read or written. Raises UsageError."""
-        from grader.practice import output
 
         for option in ("trace", "journal", "save_runs", "from_runs"):
             if getattr(self, option) and len(plan.parts) != 1:
@@ -71,7 +61,7 @@ class Order:
         if self.submission and len(plan.parts) > 1 and not self.submission.is_dir():
             raise UsageError(f"--submission {self.submission} is one file; name the one exercise that it belongs to.")
         for path in filter(None, (self.trace, self.save_runs)):
-            output.check_writable(path)
+            files.check_writable(path)
         self.outputs.check()
 
 
@@ -92,7 +82,7 @@ class Plan:
         return Result(title=alone or self.title, entries=tuple(entries))
 
 
-def planned(texts: Sequence[str], order: Order, root: Path) -> Plan:
+def planned(texts: Sequence[str], order: Options, root: Path) -> Plan:
     """The exercises that were named, those of the assignment, or all that is begun."""
     from grader import catalog
     from grader.model.assignment import Part
@@ -112,7 +102,7 @@ def planned(texts: Sequence[str], order: Order, root: Path) -> Plan:
     return Plan(title="Exercises", parts=parts, checks=order.checks, code=code)
 
 
-def grade(texts: Sequence[str], order: Order) -> int:
+def grade(texts: Sequence[str], order: Options) -> int:
     """Grade what was named, one after another. The worst exit code of all."""
     from grader import catalog
 
@@ -144,7 +134,7 @@ def grade(texts: Sequence[str], order: Order) -> int:
     return max(codes)
 
 
-def _keep(entries: Sequence[Entry], plan: Plan, root: Path, order: Order, waiting: Sequence[Part]) -> None:
+def _keep(entries: Sequence[Entry], plan: Plan, root: Path, order: Options, waiting: Sequence[Part]) -> None:
     """Write the files that were asked for, with what is known by now: a platform may end the grade at any moment."""
     if order.outputs.files:
         rest = (_unjudged(part, plan, root, order, WAITING) for part in waiting)
@@ -158,7 +148,7 @@ def _left(deadline: float, start: float) -> float:
     return max(0.1, deadline - (time.monotonic() - start))
 
 
-def _conclude(plan: Plan, entries: Sequence[Entry], order: Order) -> None:
+def _conclude(plan: Plan, entries: Sequence[Entry], order: Options) -> None:
     """What is said of the whole."""
     if not entries:
         return
@@ -171,14 +161,14 @@ def _conclude(plan: Plan, entries: Sequence[Entry], order: Order) -> None:
     order.outputs.announce(result)
 
 
-def _warmed(order: Order) -> AbstractContextManager[Session]:
+def _warmed(order: Options) -> AbstractContextManager[Session]:
     """A session that several grades share; a single grade starts its own, if it comes to that."""
     from grader.grading.flow import warmed
 
     return warmed(order.device, order.start_method, order.sandbox, order.rank_user)
 
 
-def _begun(root: Path, order: Order) -> tuple[list[str], int]:
+def _begun(root: Path, order: Options) -> tuple[list[str], int]:
     """The exercises that the student has begun, and the code that faulty ones among the others cost."""
     from grader.practice import overview
 
@@ -192,15 +182,8 @@ def _begun(root: Path, order: Order) -> tuple[list[str], int]:
     return names, code
 
 
-def tell_faults(listed: Sequence[Listed]) -> int:
-    for entry in listed:
-        if entry.fault:
-            say(f"grader: {entry.fault}")
-    return FAULT if any(entry.fault for entry in listed) else PASSED
-
-
 def _grade_one(
-    part: Part, plan: Plan, root: Path, order: Order, session: Session | None, later: bool, left: float | None
+    part: Part, plan: Plan, root: Path, order: Options, session: Session | None, later: bool, left: float | None
 ) -> tuple[int, Entry | None]:
     """Grade one exercise and show its page. Its code; an error costs the exercises after it nothing."""
     from grader.model import Entry
@@ -223,11 +206,11 @@ def _grade_one(
     order.outputs.page(("\n" if later else "") + terminal.render(shown, **style))
     _write(report, order)
     if not (plan.assigned or order.from_runs):
-        remember(report, root)
+        attempts.remember(report, root)
     return CODES[shown.status], entry
 
 
-def _unjudged(part: Part, plan: Plan, root: Path, order: Order, reason: str) -> Entry | None:
+def _unjudged(part: Part, plan: Plan, root: Path, order: Options, reason: str) -> Entry | None:
     """The entry of an exercise that could not be judged, where there is a reason and a place for it."""
     from grader import catalog
     from grader.grading.report import not_graded
@@ -246,7 +229,7 @@ def _unjudged(part: Part, plan: Plan, root: Path, order: Order, reason: str) -> 
 
 
 def _graded(
-    part: Part, plan: Plan, root: Path, order: Order, session: Session | None, deadline: float | None
+    part: Part, plan: Plan, root: Path, order: Options, session: Session | None, deadline: float | None
 ) -> Report:
     with console.progress(part.exercise, order.plain) as progress:
         from grader.grading.flow import grade as grade_one
@@ -283,36 +266,12 @@ def _checks_for(name: str, plan: Plan) -> Path | None:
     return found
 
 
-def practise(name: str, root: Path, store: Store) -> None:
-    """Grade the student's own file, say nothing, and remember it."""
-    from grader.grading.flow import grade as grade_one
-    from grader.practice import clock, history
-
-    with terminable(), console.progress(name, False) as progress:
-        report = grade_one(name, root=root, progress=progress)
-    store.add(history.attempt_of(report, clock.now()))
-
-
-def remember(report: Report, root: Path) -> None:
-    """Keep an attempt at the student's own file. That this fails costs nobody his verdict."""
-    from grader.practice import clock, history, store
-
-    if report.submission.path.resolve() != report.exercise.stub.resolve() or store.is_off():
-        return
-    try:
-        kept = store.Store(store.place(root))
-        kept.add(history.attempt_of(report, clock.now()))
-    except GraderError as error:
-        say(f"grader: This attempt is not in your progress: {error}")
-
-
-def _write(report: Report, order: Order) -> None:
+def _write(report: Report, order: Options) -> None:
     """The other files that were asked for. After the page, which a full disk must not cost the student."""
-    from grader.practice import output
     from grader.records import recording
     from grader.render import chrome
 
     if order.trace:
-        output.write(order.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
+        files.write(order.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
     if order.save_runs:
-        output.write(order.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))
+        files.write(order.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))

@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
+from grader import files
 from grader.cli import console
+from grader.cli.options import file_path
 from grader.model import Result
 from grader.model.errors import UsageError
 
-file_path = click.Path(path_type=Path)
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -70,13 +71,11 @@ class Outputs:
 
     def check(self) -> None:
         """Raises UsageError for a file that cannot be written and for two formats in one file."""
-        from grader.practice import output
-
         paths = list(self.files.values())
         for name, path in self.files.items():
             if paths.count(path) > 1 and not _is_device(path):
                 raise UsageError(f"--{name} {path}: another format is to be written there too. Name another file.")
-            output.check_writable(path)
+            files.check_writable(path)
         if self.classroom50:
             _render_classroom50(Result(title="", entries=()), None)  # what it lacks is told now, not after the grade
 
@@ -88,16 +87,14 @@ class Outputs:
 
     def write(self, result: Result) -> None:
         """Write every file that was asked for, whole or not at all."""
-        from grader.practice import output
-
         for name, path in self.files.items():
             text = self._rendered(name, result).encode()
-            output.write(path, functools.partial(_fill, text=text))
+            files.write(path, functools.partial(_fill, text=text))
         if self.classroom50:
             from grader.render import classroom50
 
             body = classroom50.release_body(result).encode()
-            output.write(self.classroom50.with_name("release-body.md"), functools.partial(_fill, text=body))
+            files.write(self.classroom50.with_name("release-body.md"), functools.partial(_fill, text=body))
 
     def announce(self, result: Result) -> None:
         """What GitHub Actions reads: annotations in the log, the job summary in its file."""

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from grader import catalog
 from grader.grading.report import summarise
-from grader.grading.running import MAX_SEED, Listener, Order, Progress, Runner, import_case, seeded, traced
-from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
+from grader.grading.running import Listener, Order, Progress, Runner, import_case, seeded, traced
+from grader.model import MAX_SEED, Exercise, Outcome, Report, Run, Submission, Verdict
 from grader.model.errors import NotRun, RunError, UsageError
 from grader.ranks import Session, level_for
 from grader.records import recording

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.model import (
+    MAX_SEED,
     Case,
     Diagnosis,
     Exercise,
@@ -32,7 +33,6 @@ from grader.model.errors import Cancelled, NotRun, RunError, WatcherKilled
 from grader.ranks import Live, Session
 from grader.records.journal import Journal
 
-MAX_SEED = 2**31 - 1
 IMPORT_SECONDS = 10.0
 """How long a student's file may take to be imported."""
 JOBS = 2 if (os.cpu_count() or 1) > 1 else 1

@@ -5,6 +5,7 @@ Running a case gives a Run of RankRecords; judging runs gives Verdicts; a Report
 """
 
 from grader.model.exercise import (
+    MAX_SEED,
     MIB,
     Case,
     Check,
@@ -12,6 +13,9 @@ from grader.model.exercise import (
     Limits,
     RequiredName,
     Submission,
+    file_of,
+    number_of,
+    slug_of,
 )
 from grader.model.finding import Finding
 from grader.model.report import (
@@ -41,6 +45,7 @@ from grader.model.run import (
 )
 
 __all__ = [
+    "MAX_SEED",
     "MIB",
     "Case",
     "Check",
@@ -70,4 +75,7 @@ __all__ = [
     "Verdict",
     "Wait",
     "alone",
+    "file_of",
+    "number_of",
+    "slug_of",
 ]

@@ -26,6 +26,8 @@ class Check:
 
 
 MIB = 2**20
+MAX_SEED = 2**31 - 1
+"""Seeds of grades and of cases lie between 0 and this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,21 @@ class RequiredName:
     signature: str | None = None
 
 
+def number_of(name: str) -> str:
+    """`03` of the exercise `03_train_ddp`."""
+    return name.partition("_")[0]
+
+
+def slug_of(name: str) -> str:
+    """`train_ddp` of the exercise `03_train_ddp`."""
+    return name.partition("_")[2]
+
+
+def file_of(name: str) -> str:
+    """The student's file of the exercise `03_train_ddp`, `train_ddp.py`."""
+    return f"{slug_of(name)}.py"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exercise:
     """One folder of exercises/."""
@@ -102,11 +119,11 @@ class Exercise:
 
     @property
     def number(self) -> str:
-        return self.name.partition("_")[0]
+        return number_of(self.name)
 
     @property
     def slug(self) -> str:
-        return self.name.partition("_")[2]
+        return slug_of(self.name)
 
     @property
     def stub(self) -> Path:
@@ -121,7 +138,7 @@ class Exercise:
 class Submission:
     """A private copy of a student's file. `problem` is set when the file cannot even be compiled.
 
-    `companions` maps the name of another exercise to the student's source for it, where he has begun it.
+    `companions` maps the name of another exercise to the student's source for it, where they have begun it.
     """
 
     path: Path

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from grader.model import number_of
 from grader.practice.history import Standing, next_one
 from grader.practice.paper import on_paper
 
@@ -89,7 +90,7 @@ def _remark(each: Standing, now: datetime) -> str:
         return f"passed {tries}, {ago(each.passed_at, now)}"
     if each.last_at:
         return f"last tried {ago(each.last_at, now)}"
-    needs = [name.partition("_")[0] for name in each.exercise.prerequisites]
+    needs = [number_of(name) for name in each.exercise.prerequisites]
     return f"{each.exercise.time_box} min{', after ' + ', '.join(needs) if needs else ''}"
 
 

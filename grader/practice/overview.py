@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader import catalog, submission
-from grader.model import Exercise
+from grader.model import Exercise, number_of
 from grader.model.errors import AuthorError
 from grader.practice.paper import on_paper
 
@@ -40,7 +40,7 @@ def cells(entry: Entry) -> tuple[str, str, str, str, str]:
     """Number, title, points, time box and state, as a student reads them."""
     exercise = entry.exercise
     if exercise is None:
-        return entry.name.partition("_")[0], entry.name, "", "", "at fault"
+        return number_of(entry.name), entry.name, "", "", "at fault"
     state = "begun" if entry.begun else ""
     return exercise.number, exercise.title, f"{exercise.max_score:g}", f"{exercise.time_box} min", state
 

@@ -8,10 +8,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader import submission
+from grader import files, submission
 from grader.model import Exercise
 from grader.model.errors import UsageError
-from grader.practice import output
 
 VERSIONS = 50
 """How many versions of a file are looked at."""
@@ -41,7 +40,7 @@ def reset(exercise: Exercise, stub: bytes) -> Path | None:
 
     Raises UsageError where the copy cannot be made, and RunError where the stub cannot be written."""
     kept = _keep(exercise.stub) if exercise.stub.exists() else None
-    output.write(exercise.stub, lambda path: path.write_bytes(stub))
+    files.write(exercise.stub, lambda path: path.write_bytes(stub))
     return kept
 
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission
+from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission, file_of
 from grader.model.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
 from grader.model.trace import trace_of
 from grader.ranks import folder as folders
@@ -285,7 +285,7 @@ def _spec(exercise: Exercise, submission: Submission, case: Case) -> dict[str, A
     """All that a run needs, files included: the host may see none of ours."""
     files = {exercise.file: submission.source}
     for name, source in submission.companions.items():
-        files[f"{name.partition('_')[2]}.py"] = source
+        files[file_of(name)] = source
     probe = exercise.probe
     if probe.exists():
         files["probe.py"] = probe.read_bytes()

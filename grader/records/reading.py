@@ -22,6 +22,8 @@ from grader.model import (
     Submission,
     Verdict,
     alone,
+    file_of,
+    slug_of,
 )
 from grader.model.errors import UsageError
 from grader.model.trace import trace_of
@@ -91,7 +93,7 @@ def _exercise(data: Mapping[str, Any]) -> Exercise:
     given = {
         "name": name,
         "folder": Path("exercises") / name,
-        "file": data["submission"]["file"] if not name.partition("_")[2] else f"{name.partition('_')[2]}.py",
+        "file": file_of(name) if slug_of(name) else data["submission"]["file"],
         "requires": tuple(made(RequiredName, required) for required in data["requires"]),
         "cases": tuple(made(Case, {**case, "probe": case["name"]}) for case in data["cases"]),
         "checks": tuple(map(_check, data["checks"])),

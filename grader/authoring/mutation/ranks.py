@@ -21,9 +21,9 @@ import pytest
 
 from grader.authoring.mutation.generate import AutoMutant
 from grader.checks import Runs, RunView
-from grader.grading.running import MAX_SEED, import_case, pool_on, seeded
+from grader.grading.running import import_case, pool_on, seeded
 from grader.judge import Panel, is_odd, judge, judge_with
-from grader.model import Case, Exercise, Outcome, Run, Submission, TimedOut, Verdict
+from grader.model import MAX_SEED, Case, Exercise, Outcome, Run, Submission, TimedOut, Verdict
 from grader.model.errors import RunError
 from grader.ranks import Session
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import watchfiles
 
-from grader.model import Exercise
+from grader.model import Exercise, file_of
 from grader.practice.watch.nouns import Saved
 
 STEP, LONGEST = 20, 200
@@ -21,7 +21,7 @@ LOOK_SECONDS = 1.0
 
 def files_of(exercise: Exercise, path: Path, root: Path) -> tuple[Path, ...]:
     """The file that is graded, and the student's files of other exercises that it uses."""
-    own = [root / "exercises" / name / f"{name.partition('_')[2]}.py" for name in exercise.companions]
+    own = [root / "exercises" / name / file_of(name) for name in exercise.companions]
     return (path, *own)
 
 

@@ -15,10 +15,10 @@ from typing import Protocol
 
 import platformdirs
 
-from grader import catalog
+from grader import catalog, files
 from grader.model import Exercise, Report, alone
 from grader.model.errors import GraderError
-from grader.practice import output, overview
+from grader.practice import overview
 from grader.practice import reset as again
 from grader.practice.watch.files import Files, digest_of, files_of
 from grader.practice.watch.link import Link, words_of
@@ -143,7 +143,7 @@ class Hands:
         name = order.report.exercise.name
         path = folder() / (f"{name}.html" if order.kind == "report" else f"{name}.trace.json")
         text = rendered(order.kind, order.report).encode()
-        output.write(path, functools.partial(_fill, text=text))
+        files.write(path, functools.partial(_fill, text=text))
         if order.kind == "trace":
             return f"The timelines are in {path}; open that file in ui.perfetto.dev."
         return f"{'Opened' if opened(path) else 'The report is'} {path}"

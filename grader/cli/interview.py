@@ -7,25 +7,35 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from grader.cli import console
+import click
+
+from grader import catalog, files
+from grader.catalog.questions import Bank
+from grader.cli import clock, console, options
+from grader.cli.common import banks_of, exercise_called, need_torch, store_of
 from grader.cli.console import Style
 from grader.cli.ending import FAILED, PASSED, terminable
+from grader.grading.flow import grade
+from grader.model import Exercise, Report
 from grader.model.errors import UsageError
-
-if TYPE_CHECKING:
-    from grader.catalog.questions import Bank
-    from grader.model import Exercise, Report
-    from grader.practice.interview.core import Interview
-    from grader.practice.interview.debrief import Debrief
-    from grader.practice.store import Store
+from grader.practice import overview, statement
+from grader.practice.interview import core, debrief
+from grader.practice.interview.core import Interview, begin, draw_exercise, draw_questions, known_lately
+from grader.practice.interview.debrief import Debrief
+from grader.practice.interview.room import Room, TimeUp
+from grader.practice.interview.room import clock as countdown
+from grader.practice.quiz.page import Page
+from grader.practice.reset import original
+from grader.practice.store import Store
+from grader.render import terminal
 
 FOLDER = "interviews"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Options:
     """What the command asked for."""
 
     minutes: float
@@ -35,21 +45,28 @@ class Wish:
     plain: bool
 
 
-def hold(wish: Wish, root: Path, store: Store, style: Style) -> int:
-    """Go on with an interview that is paused, or begin one; the debrief where it ends."""
-    from grader import catalog
-    from grader.cli.practice import quizzes_of
-    from grader.practice import clock, statement
-    from grader.practice.interview import debrief
-    from grader.practice.interview.room import Room
-    from grader.practice.quiz.page import Page
-    from grader.render import terminal
+@click.command("interview")
+@click.option("--minutes", type=click.FloatRange(1, 600), default=55.0, show_default=True)
+@click.option("--exercise", metavar="EX", help="This exercise instead of one that is drawn.")
+@click.option("--questions", type=click.IntRange(0, 50), help="How many; without it as many as fit the time.")
+@click.option("--new", is_flag=True, help="Begin another, even if one is paused.")
+@click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
+@options.color
+def command(color: bool | None, **chosen: Any) -> int:
+    """Hold an interview against the clock: an exercise, questions, no hints, and a debrief to keep."""
+    asked = Options(**chosen)
+    need_torch()
+    root = catalog.repository_root()
+    return hold(asked, root, store_of(root), console.style(False if asked.plain else color))
 
-    banks = quizzes_of(root)
-    found = None if wish.new else _unfinished(store)
+
+def hold(asked: Options, root: Path, store: Store, style: Style) -> int:
+    """Go on with an interview that is paused, or begin one; the debrief where it ends."""
+    banks = banks_of(root)
+    found = None if asked.new else _unfinished(store)
     if found is None:
-        found = _drawn(wish, root, store, banks)
-    elif wish.exercise or wish.questions is not None:
+        found = _drawn(asked, root, store, banks)
+    elif asked.exercise or asked.questions is not None:
         raise UsageError("An interview is under way; make interview goes on with it, --new begins another.")
     else:
         found = found.resumed(clock.now())
@@ -69,12 +86,12 @@ def hold(wish: Wish, root: Path, store: Store, style: Style) -> int:
         questions=questions,
         store=store,
         now=clock.now,
-        ask=_asker(left, wish.plain),
+        ask=_asker(left, asked.plain),
         say=console.show,
-        grade=lambda: _graded(exercise, file, root, wish.plain),
+        grade=lambda: _graded(exercise, file, root, asked.plain),
         show=lambda report: terminal.render(report, **style),
         statement=statement.rendered(text, **style),
-        page=Page(plain=wish.plain, color=style["color"], width=style["width"]),
+        page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
     )
     rooms.append(room)
     over = room.hold()
@@ -85,8 +102,6 @@ def hold(wish: Wish, root: Path, store: Store, style: Style) -> int:
 
 def _unfinished(store: Store) -> Interview | None:
     """The last interview that can be gone on with. One that cannot be read is passed over."""
-    from grader.practice.interview import core
-
     for _, content in reversed(store.interviews()):
         try:
             found = core.read(content)
@@ -97,28 +112,22 @@ def _unfinished(store: Store) -> Interview | None:
     return None
 
 
-def _drawn(wish: Wish, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
-    from grader import catalog
-    from grader.practice import clock, overview
-    from grader.practice.interview.core import begin, draw_exercise, draw_questions, known_lately
-
+def _drawn(asked: Options, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
     now, seed = clock.now(), secrets.randbelow(2**31)
     exercises = [entry.exercise for entry in overview.entries(root) if entry.exercise]
     if not exercises:
         raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")
-    if wish.exercise:
-        exercise = catalog.load(catalog.resolve(wish.exercise, root), root)
+    if asked.exercise:
+        exercise = exercise_called(asked.exercise)[0]
     else:
-        exercise = draw_exercise(exercises, store.attempts(), wish.minutes, now, seed)
+        exercise = draw_exercise(exercises, store.attempts(), asked.minutes, now, seed)
     known = known_lately(store.reviews(), now)
-    questions = draw_questions(banks, known, exercise, wish.minutes, seed, wish.questions)
-    return begin(exercise, questions, wish.minutes, seed, now)
+    questions = draw_questions(banks, known, exercise, asked.minutes, seed, asked.questions)
+    return begin(exercise, questions, asked.minutes, seed, now)
 
 
 def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
     """The file to write in: a fresh stub of its own, which is there already where an interview is gone on with."""
-    from grader.practice.reset import original
-
     file = root / FOLDER / found.name / exercise.file
     if not file.exists():
         source = original(exercise, root)
@@ -131,28 +140,21 @@ def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
 
 
 def _graded(exercise: Exercise, file: Path, root: Path, plain: bool) -> Report:
-    from grader.grading.flow import grade
-
     with terminable(), console.progress(exercise.name, plain) as progress:
         return grade(exercise.name, root=root, submission=file, progress=progress)
 
 
 def _conclude(found: Debrief, folder: Path) -> None:
-    from grader.practice import output
-    from grader.practice.interview import debrief
-
     page = folder / "debrief.html"
-    output.write(page, lambda path: path.write_text(debrief.html(found), encoding="utf-8"))
+    files.write(page, lambda path: path.write_text(debrief.html(found), encoding="utf-8"))
     console.show("\n" + debrief.text(found, console.width()))
     console.show(f"\nTo keep: {page}")
 
 
 def _asker(left: Callable[[], float], plain: bool) -> Callable[[str], str]:
     """What reads a line. On a terminal the time that is left runs down in the prompt while one types."""
-    from grader.practice.interview.room import TimeUp, clock
-
     if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return lambda prompt: input(f"[{clock(left())} left] {prompt}")
+        return lambda prompt: input(f"[{countdown(left())} left] {prompt}")
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import get_app
 
@@ -162,7 +164,7 @@ def _asker(left: Callable[[], float], plain: bool) -> Callable[[str], str]:
         def message() -> str:
             if left() <= 0 and get_app().is_running and not get_app().is_done:
                 get_app().exit(exception=TimeUp())
-            return f"[{clock(left())} left] {prompt}"
+            return f"[{countdown(left())} left] {prompt}"
 
         return session.prompt(message)
 

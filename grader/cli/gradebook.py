@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
+from grader import files
+from grader.cli import options
 from grader.cli.console import say, show
 from grader.cli.ending import FAULT, PASSED
+from grader.course import gradebook
 from grader.model.errors import UsageError
+from grader.records import reading
 
 
-def gather(reports: Sequence[Path], kind: str, roster: Path | None, item: str | None, out: Path) -> int:
-    """Write the file and say who is not in it. The code of a fault of ours where a report is none that gives a mark."""
-    from grader.course import gradebook
-    from grader.practice import output
-    from grader.records import reading
+@click.command("gradebook")
+@click.argument("reports", type=options.file_path, nargs=-1, required=True)
+@click.option("--format", "kind", type=click.Choice(["canvas", "moodle", "plain"]), default="plain", show_default=True)
+@click.option("--roster", type=options.file_path, metavar="FILE", help="The platform's own export, or any list.")
+@click.option("--item", metavar="TITLE", help="The assignment's name there; default: the title in the reports.")
+@click.option("--out", type=options.file_path, required=True, metavar="FILE", help="The CSV file to write.")
+def command(reports: Sequence[Path], kind: str, roster: Path | None, item: str | None, out: Path) -> int:
+    """Gather REPORTS of `grade --json` in one CSV file. A report's file is named by whom it is of: ada.json.
 
+    Says who is not in it, and ends with 3 where a report gives no mark because the grader was at fault.
+    """
     results = [(path.stem, reading.read(path)) for path in reports]
     titles = {result.title for _, result in results}
     if item is None and len(titles) > 1:
@@ -23,12 +34,12 @@ def gather(reports: Sequence[Path], kind: str, roster: Path | None, item: str | 
     known = _read(roster) if roster else ""
     if kind != "plain" and not known:
         raise UsageError(f"--format {kind} fills in an export of the gradebook; name it with --roster.")
-    output.check_writable(out)
+    files.check_writable(out)
     if kind == "plain":
         book = gradebook.plain(results, known)
     else:
         book = (gradebook.canvas if kind == "canvas" else gradebook.moodle)(results, known, item or titles.pop())
-    output.write(out, lambda path: path.write_bytes(book.text.encode()))
+    files.write(out, lambda path: path.write_bytes(book.text.encode()))
     _tell("No student of the roster is called", book.unknown)
     _tell("No report of", book.missing)
     _tell("No mark, since the grader or an exercise was at fault:", book.ungraded)

@@ -1,0 +1,68 @@
+"""`bundle`: what students and platforms get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grader import catalog
+from grader.cli import console
+from grader.cli.options import file_path
+from grader.course import bundles
+from grader.model import number_of
+from grader.model.errors import UsageError
+
+
+@click.group("bundle")
+def command() -> None:
+    """Make what students and platforms get."""
+
+
+@command.command("student")
+@click.argument("folder", type=file_path)
+@click.argument("ex", nargs=-1)
+def student(folder: Path, ex: tuple[str, ...]) -> None:
+    """Write the students' repository to FOLDER: exercises EX (all without), no solution, no hidden check."""
+    made = bundles.student(folder, catalog.repository_root(), ex)
+    console.show(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
+
+
+def _first(folder: Path) -> str:
+    return number_of(catalog.all_names(folder)[0])
+
+
+def _course_options(function: Any) -> Any:
+    for option in (
+        click.option("--minutes", type=click.FloatRange(2), default=10.0, show_default=True, help="Its time limit."),
+        click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course."),
+        click.option("--assignment", type=file_path, metavar="FILE", required=True, help="An assignment.yaml."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("gradescope")
+@click.argument("folder", type=file_path)
+@_course_options
+@click.option("--pip-settings", type=file_path, metavar="FILE", help="A pip.conf for the image, such as an own index.")
+def gradescope(
+    folder: Path, assignment: Path, checks: Path | None, minutes: float, pip_settings: Path | None
+) -> None:
+    """Write FOLDER/autograder.zip, to be uploaded to Gradescope."""
+    if pip_settings and not pip_settings.is_file():
+        raise UsageError(f"There is no file {pip_settings}; --pip-settings names a pip.conf.")
+    course = bundles.course(catalog.repository_root(), assignment, checks)
+    made = bundles.gradescope(folder, course, minutes=minutes, pip_settings=pip_settings)
+    console.show(f"{made} is ready to be uploaded. The assignment is worth {course.assignment.points:g} points.")
+
+
+@command.command("github")
+@click.argument("folder", type=file_path)
+@_course_options
+def github(folder: Path, assignment: Path, checks: Path | None, minutes: float) -> None:
+    """Write workflows for GitHub Actions and an autograder for Classroom 50 to FOLDER."""
+    course = bundles.course(catalog.repository_root(), assignment, checks)
+    made = bundles.github(folder, course, minutes=minutes)
+    console.show(f"{made}/README.md says where the parts go.")

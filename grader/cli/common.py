@@ -1,0 +1,78 @@
+"""What several commands share: the exercise that was named, the store of a person's progress, questions."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from grader import catalog
+from grader.catalog.questions import Bank, Question
+from grader.cli import console
+from grader.cli.ending import FAULT, PASSED
+from grader.model import Exercise, number_of
+from grader.model.errors import RunError, UsageError
+from grader.practice.overview import Entry
+from grader.practice.store import FILE, Store, is_off, place
+
+
+def need_torch() -> None:
+    """Raises RunError where torch is missing; it is not imported."""
+    if importlib.util.find_spec("torch") is None:
+        raise RunError(
+            "PyTorch is not installed here. `make grade` creates an environment that has it; "
+            "in an environment of your own: pip install 'torch>=2.11,<2.15'."
+        )
+
+
+def exercise_called(text: str) -> tuple[Exercise, Path]:
+    """The exercise that `text` names, and the root of the repository."""
+    root = catalog.repository_root()
+    return catalog.load(catalog.resolve(text, root), root), root
+
+
+def tell_faults(listed: Sequence[Entry]) -> int:
+    """Say which exercises cannot be loaded, and why. The exit code that this costs."""
+    for entry in listed:
+        if entry.fault:
+            console.say(f"grader: {entry.fault}")
+    return FAULT if any(entry.fault for entry in listed) else PASSED
+
+
+def store_of(root: Path) -> Store:
+    """The progress store. A damaged one is set aside, which is said. Where nothing is to be kept, it is one that goes
+    when the command ends."""
+    if is_off():
+        folder = tempfile.TemporaryDirectory(prefix="ranklings-")
+        return Store(Path(click.get_current_context().with_resource(folder)) / FILE)
+    store = Store(place(root))
+    if store.set_aside:
+        console.say(f"grader: {store.path} was damaged. It is kept as {store.set_aside}, and a new one was begun.")
+    return store
+
+
+def banks_of(root: Path) -> tuple[Bank, ...]:
+    """All banks. A question names its exercise only where that is in this course."""
+    if not (root / "quizzes").is_dir():
+        return ()
+    numbers = {number_of(name) for name in catalog.all_names(root)}
+
+    def placed(question: Question) -> Question:
+        return question if question.exercise in numbers else replace(question, exercise=None)
+
+    return tuple(replace(bank, questions=tuple(map(placed, bank.questions))) for bank in catalog.load_banks(root))
+
+
+def confirmed(question: str, command: str) -> bool:
+    """Ask on a terminal. Raises UsageError where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{command} asks before it does that, and there is no terminal to ask on; add --yes.")
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        return False

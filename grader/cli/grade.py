@@ -1,0 +1,50 @@
+"""`grade`: its options. What is done with them is in grading."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from grader.catalog.assignment import moment
+from grader.cli import grading, options, outputs
+from grader.cli.options import file_path
+from grader.model.errors import UsageError
+
+
+@click.command("grade")
+@click.argument("ex", nargs=-1)
+@click.option("--submission", type=file_path, help="A file, or a folder in which the exercise's file lies.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--seed", type=options.seeds, help="Replay a grade; without it a new seed is drawn.")
+@options.start_method
+@click.option("--sandbox", type=options.sandboxes, default="auto", show_default=True,
+              help="Bubblewrap around the ranks: where it works, or else do not grade, or never.")  # fmt: skip
+@click.option("--rank-user", metavar="NAME", help="Run the ranks as this user; for root, without bubblewrap.")
+@click.option("--deadline", type=click.FloatRange(10), metavar="SECONDS", help="Report by then, with what is known.")
+@click.option("--journal", type=file_path, metavar="FILE", help="Keep all that is known; go on from it if it is there.")
+@click.option("--assignment", type=file_path, metavar="FILE", help="Grade the exercises of an assignment.yaml.")
+@click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course.")
+@click.option("--submitted-at", metavar="TIME", help="When it was handed in, as 2026-10-12T23:59:00+02:00.")
+@click.option("--due", metavar="TIME", help="A later due date, for a student who has an extension.")
+@outputs.options
+@click.option("--trace", type=file_path, metavar="FILE", help="Also write the ranks' timelines, for Perfetto.")
+@click.option("--save-runs", type=file_path, metavar="FILE", help="Keep what the ranks did, to be judged again.")
+@click.option("--from-runs", type=file_path, metavar="FILE", help="Judge such a file; no rank is started.")
+@options.color
+@click.option("--plain", is_flag=True, help="No colour and no spinner.")
+def command(ex: tuple[str, ...], **chosen: Any) -> int:
+    """Grade exercise EX (03, 3, train_ddp), or without EX all that you have begun."""
+    for name in ("submitted_at", "due"):
+        chosen[name] = _moment(name, chosen[name])
+    return grading.grade(ex, grading.Options(outputs=outputs.Outputs.taken(chosen, chosen["submitted_at"]), **chosen))
+
+
+def _moment(name: str, text: str | None) -> Any:
+    try:
+        return moment(text) if text else None
+    except ValueError:
+        option = f"--{name.replace('_', '-')}"
+        raise UsageError(
+            f"{option} {text} is not a time with a time zone; write it like 2026-10-12T23:59:00+02:00."
+        ) from None

@@ -1,0 +1,85 @@
+"""`verify`: prove exercises by their stub, solutions and mutants. `--auto` is in verify_auto."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grader import catalog, files
+from grader.authoring import verify as proving
+from grader.cli import console, options
+from grader.cli.common import need_torch
+from grader.cli.ending import FAILED, PASSED, terminable
+from grader.model.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `verify` was asked to do, beside the exercises' names. `only`: a part of a mutant's name."""
+
+    auto: bool
+    seed: int | None
+    start_method: str
+    plain: bool
+    only: str
+    survivors: bool
+    untried: bool
+    list: bool
+    json: Path | None
+    table: Path | None
+
+    def check(self) -> None:
+        """What cannot be meant, and files that cannot be written. Raises UsageError."""
+        chosen = self.only or self.survivors or self.untried
+        if not self.auto and (chosen or self.list or self.json or self.table):
+            raise UsageError("--only, --survivors, --untried, --list, --json and --table go with --auto.")
+        if (self.survivors or self.untried) and (self.json is None or not self.json.is_file()):
+            raise UsageError("--survivors and --untried need --json FILE as an earlier run has written it.")
+        if self.table and chosen:
+            raise UsageError("--table wants all mutants of an exercise: leave --only, --survivors and --untried away.")
+        if self.table and not self.table.is_file():
+            raise UsageError(f"There is no page {self.table}; it has to hold the markers of the table.")
+        for path in filter(None, (self.json, self.table)):
+            files.check_writable(path)
+
+
+@click.command("verify")
+@click.argument("ex", nargs=-1)
+@click.option("--seed", type=options.seeds, help="Replay; without it every specimen draws its own.")
+@options.start_method
+@click.option("--plain", is_flag=True, help="No spinner.")
+@click.option("--auto", is_flag=True, help="Instead, try mutants made by rule: each must be seen or be equivalent.")
+@click.option("--only", default="", metavar="TEXT", help="With --auto: mutants whose name holds TEXT.")
+@click.option("--survivors", is_flag=True, help="With --auto --json FILE: those that survived when FILE was written.")
+@click.option("--untried", is_flag=True, help="With --auto --json FILE: those that FILE does not know.")
+@click.option("--list", is_flag=True, help="With --auto: name the mutants, try none.")
+@click.option("--json", type=options.file_path, help="With --auto: keep each mutant's fate here; what it has stays.")
+@click.option("--table", type=options.file_path, help="With --auto: write the exercise's row in this page's table.")
+def command(ex: tuple[str, ...], **chosen: Any) -> int:
+    """Prove exercises: the stub passes nothing, solutions pass all, each mutant fails what it names."""
+    asked = Options(**chosen)
+    asked.check()
+    root = catalog.repository_root()
+    names = [catalog.resolve(text, root) for text in ex] or list(catalog.all_names(root))
+    if not names:
+        raise UsageError(f"{root / 'exercises'} holds no exercise.")
+    need_torch()
+    if not asked.auto:
+        return _prove(names, root, asked)
+    from grader.cli import verify_auto  # not earlier: it needs libcst, which only authors install
+
+    return verify_auto.attack(names, root, asked)
+
+
+def _prove(names: Sequence[str], root: Path, asked: Options) -> int:
+    code = PASSED
+    for name in names:
+        with terminable(), console.progress(name, asked.plain) as progress:
+            proof = proving.verify(name, root, seed=asked.seed, start_method=asked.start_method, progress=progress)
+        console.show(proving.matrix(proof))
+        code = FAILED if proof.breaches() else code
+    return code
