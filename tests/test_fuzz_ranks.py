@@ -48,7 +48,7 @@ ROW |= {"line": 3, "backward": None, "remaining": 2}
 SPAN = {"kind": "region", "name": "step 1", "start": 0.0, "end": 1.0}
 RAISED = {"kind": "raised", "type": "E", "message": "m", "stack": STACK, "causes": ["a"], "importing": False}
 TALK: list[object] = [
-    {"hello": 12, "own": [12]},
+    {"hello": 12, "own": [12], "device": "cpu"},
     {"snapshot": {"threads": [THREAD, {**THREAD, "main": False, "state": "busy"}], "pending": [WAIT]}, "request": "1"},
     {"trace": {"communications": [ROW], "spans": [SPAN], "complete": True}},
     {"ending": {"kind": "finished"}},

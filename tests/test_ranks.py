@@ -50,6 +50,7 @@ def test_a_right_program_finishes_and_its_observations_arrive(run_on_ranks: RunI
         assert torch.equal(record.observations["total"], torch.full((3,), 3.0, dtype=torch.float64))
         assert math.isnan(record.observations["plain"][1]) and record.observations["plain"][2] == {"a": b"z"}
         assert record.output == f"hello from {record.rank}\n"
+        assert record.device == ("cuda" if torch.cuda.device_count() >= 3 else "cpu")
 
 
 # -- endings ----------------------------------------------------------------------------------------------------------
@@ -273,6 +274,21 @@ def test_spawned_ranks_end_as_forked_ones_do(run_on_ranks: RunIt) -> None:
             assert [(type(r.ending), r.ending.at) for r in spawned.ranks] == [
                 (type(r.ending), r.ending.at) for r in forked.ranks
             ]
+
+
+def test_a_session_on_the_cpu_hides_gpus_from_its_ranks_alone(run_on_ranks: RunIt) -> None:
+    """Through the environment that its host gets; this process keeps its own."""
+    source = """\
+import os
+
+def student(rank):
+    rank.record("visible", os.environ.get("CUDA_VISIBLE_DEVICES"))
+"""
+    before = dict(os.environ)
+    with Session(device="cpu") as session:
+        run = run_on_ranks("student", source=source, session=session, world_size=1, process_group=False)
+        assert dict(os.environ) == before
+    assert run.ranks[0].observations == {"visible": ""} and run.ranks[0].device == "cpu"
 
 
 def test_two_runs_at_once_do_not_disturb_each_other(run_on_ranks: RunIt) -> None:

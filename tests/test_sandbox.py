@@ -200,7 +200,7 @@ def test_the_file_for_a_stack_is_read_whatever_is_put_in_its_place(tmp_path: Pat
 
 def test_only_root_may_run_ranks_as_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(UsageError, match="only root may run the ranks as somebody else"):
+    with pytest.raises(UsageError, match="only root may run the ranks as another user"):
         Session(sandbox="off", user="nobody")
 
 

@@ -124,13 +124,15 @@ class LiveRank:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
     """All that is known of one rank. `observations` maps a name to the value that the probe recorded; `trace` is what
-    it communicated, if the case asks for that and the rank could still tell."""
+    it communicated, if the case asks for that and the rank could still tell. `device` is "cpu" or "cuda", where the
+    device rule has placed the rank; "" if it ended before it could say so."""
 
     rank: int
     ending: Ending
     observations: Mapping[str, Value] = field(default_factory=dict)
     output: str = ""
     trace: Trace | None = None
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ READ_AT_ONCE = 4 * 2**20
 """So many bytes of one rank are taken in before the others get their turn."""
 ENDINGS = ("finished", "raised", "exited")
 """What a rank may say of itself. The rest is for the supervisor to say."""
+DEVICES = ("cpu", "cuda")
 STATES = ("communication", "passive", "busy")
 Talk = tuple[str, Any]
 
@@ -76,7 +77,7 @@ class Inbox:
 
 
 def talk_of(message: bytes) -> Talk:
-    """What a message says: ("observation", frame), ("hello", own threads), ("snapshot", (request, snapshot)),
+    """What a message says: ("observation", frame), ("hello", (own threads, device)), ("snapshot", (request, snapshot)),
     ("trace", Trace or None) or ("ending", ending). Raises WireError for anything else, whatever it is."""
     if message[:1] == b"O" and len(message) > 1:
         return "observation", message[1:]
@@ -90,7 +91,8 @@ def talk_of(message: bytes) -> Talk:
 
 def _talk(content: Mapping[str, Any]) -> Talk:
     if "hello" in content:
-        return "hello", frozenset(_number(thread) for thread in _rows(content["own"]))
+        own = frozenset(_number(thread) for thread in _rows(content["own"]))
+        return "hello", (own, _one_of(content["device"], DEVICES))
     if "snapshot" in content:
         return "snapshot", (_text(content["request"]), _snapshot(content["snapshot"]))
     if "trace" in content:

@@ -25,7 +25,7 @@ from grader.model.errors import Cancelled, RunError, UsageError, WatcherKilled, 
 from grader.model.trace import trace_of
 from grader.ranks import folder as folders
 from grader.ranks import host, proof, sandbox, seccomp
-from grader.ranks.channel import LIVE, Inbox
+from grader.ranks.channel import DEVICES, LIVE, Inbox
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.endings import ending_of
 from grader.ranks.reaper import become_subreaper, hide, kill_orphans
@@ -63,9 +63,11 @@ KEPT = (
 )
 
 
-def environment(scratch: Path, package: str) -> dict[str, str]:
-    """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder."""
+def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, str]:
+    """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder, no GPU for "cpu"."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    if device == "cpu":
+        kept["CUDA_VISIBLE_DEVICES"] = ""
     loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
     return {
         **kept,
@@ -87,12 +89,15 @@ class Session:
 
     `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". `user` names who
     runs the ranks below bubblewrap, which root alone may choose: then file modes keep them from what is not theirs.
+    `device` is "auto", "cpu" or "cuda": for "cpu" the ranks see no GPU. That there is one for "cuda" the caller checks.
     Enter it in a thread that lives as long as the session: the kernel ends what is inside with the thread that
     started it.
     """
 
-    def __init__(self, start_method: str = "forkserver", sandbox: str = "auto", user: str | None = None) -> None:
-        self.start_method = start_method
+    def __init__(
+        self, start_method: str = "forkserver", sandbox: str = "auto", user: str | None = None, device: str = "auto"
+    ) -> None:
+        self.start_method, self.device = start_method, device
         self.level = level_for(sandbox)
         self._user = _user_of(user) if user and self.level != BUBBLEWRAP else None
         self._stack = contextlib.ExitStack()
@@ -133,7 +138,7 @@ class Session:
 
     def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
         inside = self.level == sandbox.BUBBLEWRAP
-        variables = environment(self.scratch, sandbox.PACKAGE if inside else str(PROJECT))
+        variables = environment(self.scratch, sandbox.PACKAGE if inside else str(PROJECT), self.device)
         claims = proof.claims_of(PROJECT, [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(self.scratch))
         words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), self.level, json.dumps(claims)]
         with seccomp.program() as filtering:
@@ -269,7 +274,7 @@ def _user_of(name: str) -> pwd.struct_passwd:
     import pwd  # not on Windows
 
     if os.geteuid() != 0:
-        raise UsageError(f"--rank-user {name}: only root may run the ranks as somebody else.")
+        raise UsageError(f"--rank-user {name}: only root may run the ranks as another user.")
     try:
         return pwd.getpwnam(name)
     except KeyError:
@@ -374,8 +379,13 @@ def _record(head: Mapping[str, Any], queue: Iterator[bytes], file: str) -> RankR
         ending=ending,
         observations={} if isinstance(ending, Raised) and ending.type == "ForgedReport" else observations,
         output=head["output"],
+        device=_device(head.get("device")),
         trace=trace_of(head["trace"]),
     )
+
+
+def _device(said: Any) -> str:
+    return str(said) if said in DEVICES else ""
 
 
 def _observation(frame: bytes) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from grader.ranks import recorder
 
 MAX_TEXT = 4000
 MAX_CAUSES = 5
+MAX_LINKED = 50
 
 
 def described(error: BaseException, file: str, importing: bool) -> dict[str, Any]:
@@ -16,7 +17,7 @@ def described(error: BaseException, file: str, importing: bool) -> dict[str, Any
     return {
         "kind": "raised",
         "type": type(error).__qualname__,
-        "message": _text(error),
+        "message": text_of(error),
         "stack": frames,
         "causes": _causes(error),
         "importing": importing,
@@ -27,13 +28,14 @@ def described(error: BaseException, file: str, importing: bool) -> dict[str, Any
 def _is_transport(error: BaseException) -> bool:
     """Gloo and NCCL say so when a peer has gone; C++ raises some of it as a plain RuntimeError."""
     named = type(error).__name__ in ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
-    text = _text(error)
+    text = text_of(error)
     return named or any(
         mark in text for mark in ("gloo/transport", "onnection closed by peer", "onnection reset by peer")
     )
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """An error's message, at most 4000 characters of it."""
     try:
         return str(error)[:MAX_TEXT]
     except Exception:  # a student's __str__ may raise; the type still tells something
@@ -46,9 +48,26 @@ def _causes(error: BaseException) -> list[str]:
         following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if following is None:
             break
-        found.append(f"{type(following).__qualname__}: {_text(following)}")
+        found.append(f"{type(following).__qualname__}: {text_of(following)}")
         error = following
     return found
+
+
+def said(error: BaseException) -> str:
+    """All that an error says, at most 4000 characters: its text and its notes, then those of the errors that it came
+    from and of the members of a group, each after its type."""
+    lines, seen, waiting = [text_of(error)], {id(error)}, [error]
+    while waiting and len(seen) < MAX_LINKED:
+        error = waiting.pop(0)
+        notes = getattr(error, "__notes__", None)  # a student may have put anything there
+        lines += [str(note)[:MAX_TEXT] for note in (notes if isinstance(notes, list) else [])]
+        members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        for link in (error.__cause__, error.__context__, *members):
+            if link is not None and id(link) not in seen:
+                seen.add(id(link))
+                waiting.append(link)
+                lines.append(f"{type(link).__qualname__}: {text_of(link)}")
+    return "\n".join(lines)[:MAX_TEXT]
 
 
 def frames_of(error: BaseException, file: str) -> list[list[Any]]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from grader.ranks import recorder, scene
 from grader.ranks.contract import check_contract
-from grader.ranks.raised import MAX_TEXT, described, frames_of
+from grader.ranks.raised import described, frames_of, said, text_of
 from grader.records import wire
 
 
@@ -32,11 +32,12 @@ class Attempt:
         self.value, self.error, self.line = value, error, line
 
     def described(self) -> dict[str, Any]:
-        """JSON-able: the error's class names from its own type upwards ([] if none), its message and line."""
+        """JSON-able: the error's class names from its own type upwards ([] if none), its message, its line, and all
+        that it and the errors behind it say (`said`)."""
         if self.error is None:
-            return {"raised": [], "message": "", "line": None}
+            return {"raised": [], "message": "", "line": None, "said": ""}
         names = [kind.__name__ for kind in type(self.error).__mro__ if kind is not object]
-        return {"raised": names, "message": str(self.error)[:MAX_TEXT], "line": self.line}
+        return {"raised": names, "message": text_of(self.error), "line": self.line, "said": said(self.error)}
 
 
 class Rank:
@@ -145,7 +146,7 @@ def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[by
         rank.tracer = _tracer(file, rank.began)
     monitor = threading.Thread(target=_answer, args=(channel, rank, released, file), daemon=True)
     monitor.start()
-    _tell(send, {"hello": os.getpid(), "own": [monitor.native_id]})
+    _tell(send, {"hello": os.getpid(), "own": [monitor.native_id], "device": rank.device.type})
     ending = _call(rank, spec, file)
     scene.flush()
     _tell_trace(rank)

@@ -171,7 +171,7 @@ class Supervisor:
             if rank.live and rank.size <= MAX_OBSERVATIONS:
                 rank.observations.append(content)
         elif kind == "hello" and not rank.ready:
-            rank.own, rank.ready = content, True
+            (rank.own, rank.device), rank.ready = content, True
         elif kind == "snapshot" and content[0] == rank.asked:
             rank.snapshot = content[1]
         elif kind == "trace" and rank.live:
@@ -332,6 +332,7 @@ class Supervisor:
                 ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
                 trace = plain(rank.trace) if rank.trace and (stuck or self.spec.get("trace")) else None
                 head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": trace}
+                head["device"] = rank.device
                 self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)

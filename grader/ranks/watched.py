@@ -49,6 +49,7 @@ class Watched:
         self.output: Connection | None = output
         self.pid: int = process.pid
         self.own: frozenset[int] = frozenset()
+        self.device = ""
         self.ready = self.gone = False
         self.ending: dict[str, Any] | None = None
         self.observations: list[bytes] = []

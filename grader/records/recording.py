@@ -93,6 +93,7 @@ def _rank_out(record: RankRecord) -> dict[str, Any]:
         "observations": observations,
         "output": record.output,
         "trace": trace,
+        "device": record.device,
     }
 
 

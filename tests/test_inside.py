@@ -1,0 +1,60 @@
+"""What runs inside a rank, without one: what an attempt tells of an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grader.ranks.rank import Attempt
+
+
+def failing() -> Exception:
+    try:
+        try:
+            raise KeyError("epoch")
+        except KeyError as error:
+            error.add_note("while reading the file")
+            raise ValueError("no checkpoint") from error
+    except ValueError as error:
+        error.add_note("rank 1")
+        return error
+
+
+def test_an_attempt_tells_all_that_its_error_says() -> None:
+    """Its own text and notes, then those of the errors behind it."""
+    told = Attempt(error=failing(), line=3).described()
+    assert told == {
+        "raised": ["ValueError", "Exception", "BaseException"],
+        "message": "no checkpoint",
+        "line": 3,
+        "said": "no checkpoint\nrank 1\nKeyError: 'epoch'\nwhile reading the file",
+    }
+    assert Attempt(value=1).described() == {"raised": [], "message": "", "line": None, "said": ""}
+
+
+def test_the_members_of_a_group_are_told() -> None:
+    group = ExceptionGroup("two", [ValueError("one"), failing()])
+    assert Attempt(error=group).described()["said"].splitlines()[1:4] == [
+        "ValueError: one",
+        "ValueError: no checkpoint",
+        "rank 1",
+    ]
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Odd(Exception):
+    __notes__: Any = 5
+
+
+@pytest.mark.parametrize("error", [Mute(), Odd("x"), ValueError("x" * 9000)])
+def test_an_odd_error_is_told_all_the_same(error: Exception) -> None:
+    """A student's exception may be anything; what is told is short."""
+    error.__context__ = Mute()
+    error.__context__.__context__ = error
+    told = Attempt(error=error).described()
+    assert 0 < len(told["message"]) <= 4000 and 0 < len(told["said"]) <= 4000
