@@ -7,7 +7,6 @@ error, a binary file) is the submission's `problem`.
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import os
 import re
@@ -35,10 +34,9 @@ def receive(exercise: Exercise, path: Path | None, root: Path) -> Submission:
     location = _own(exercise, root) if path is None else _located(exercise, path)
     folder = root / "exercises" if path is None else path if path.is_dir() else path.parent
     source = _read(_inside(location, folder))
-    return Submission(
-        path=location,
-        source=source,
-        digest=hashlib.sha256(source).hexdigest(),
+    return Submission.of(
+        location,
+        source,
         problem=_problem(source),
         companions=_companions(exercise, folder, location) if path is None or path.is_dir() else {},
     )
@@ -51,7 +49,7 @@ def receive_or_miss(exercise: Exercise, path: Path | None, root: Path) -> Submis
     except UsageError as error:
         finding = Finding(subject=f"{exercise.file} was not handed in", actual=str(error))
         place = _own_file(exercise, root) if path is None else path / exercise.file if path.is_dir() else path
-        return Submission(path=place, source=b"", digest=hashlib.sha256(b"").hexdigest(), problem=finding)
+        return Submission.of(place, b"", problem=finding)
 
 
 def begun(exercise: Exercise, root: Path) -> bool:

@@ -21,11 +21,8 @@ from grader.model import (
     Case,
     Deadlocked,
     Diagnosis,
-    Exercise,
     Finding,
-    Finished,
     Outcome,
-    RankRecord,
     Run,
     Submission,
     TimedOut,
@@ -33,6 +30,7 @@ from grader.model import (
 )
 from grader.model.errors import AuthorError, RunError, UsageError
 from tests import small
+from tests.fakes import FakeSession, right
 
 
 def made(source: str, operator: str) -> list[str]:
@@ -216,7 +214,7 @@ def test_a_check_waits_for_all_the_runs_that_it_wants(root: Path) -> None:
     one = torch.full((4,), 1.0, dtype=torch.float64)
 
     def judged(*runs: object) -> list[Outcome]:
-        return [verdict.outcome for verdict in judge_partly(exercise, submission, runs)]  # type: ignore[arg-type]
+        return [verdict.outcome for verdict in judge_partly(exercise, submission, runs)]
 
     good = small.sum_run(1, one)
     assert judged(good) == [Outcome.SKIPPED, Outcome.BLOCKED, Outcome.SKIPPED]
@@ -339,50 +337,42 @@ def test_an_order_that_means_nothing_is_refused(words: list[str], said: str) -> 
 # --- how mutants are tried -------------------------------------------------------------------------------------------
 
 
-class FakeSession:
-    """Stands in for ranks: what a source computes is in its text, and `solution_seconds` are what a run takes."""
+class Student:
+    """What a source does is in its text: it may loop for ever, and `seconds` are what a run of the solution takes."""
 
     def __init__(self) -> None:
-        self.solution_seconds = 0.1
-        self.made: list[Case] = []
+        self.seconds = 0.1
 
-    def close(self) -> None:
-        """Nothing to end."""
-
-    def run(self, exercise: Exercise, submission: Submission, case: Case, live: object = None) -> Run:
-        self.made.append(case)
+    def __call__(self, submission: Submission, case: Case) -> Run:
         source = submission.source.decode()
         if "unlucky" not in source:
             raise RunError("no memory")
         loops = "while False" not in source
-        seconds = case.deadline if loops else self.solution_seconds
-        record = RankRecord(rank=0, ending=Finished(), observations={"total": self.total(case), "refusal": REFUSED})
-        ranks = tuple(replace(record, rank=rank) for rank in range(case.world_size))
-        run = Run(case=case, ranks=ranks, seconds=seconds)
+        run = replace(right(submission, case), seconds=case.deadline if loops else self.seconds)
         if not loops or case.name != "sum":
             return run
         stopped = tuple(replace(record, ending=TimedOut()) for record in run.ranks)
         return replace(run, ranks=stopped, diagnosis=Diagnosis(kind="timeout", ranks=(0,), findings=()))
 
-    def total(self, case: Case) -> torch.Tensor:
-        values = [torch.full((4,), float(case.seed % 97 + rank + 1), dtype=torch.float64) for rank in range(2)]
-        return sum(values[: case.world_size], torch.zeros(4, dtype=torch.float64))
 
-
-REFUSED = {"raised": ["TypeError"], "message": "no", "line": 1}
 SOLUTION = "while False:\n    unlucky()\nwork()\n"
 
 
 @pytest.fixture
-def session() -> FakeSession:
-    return FakeSession()
+def student() -> Student:
+    return Student()
+
+
+@pytest.fixture
+def session(student: Student) -> FakeSession:
+    return FakeSession(otherwise=student)
 
 
 @pytest.fixture
 def ground(root: Path, session: FakeSession) -> Ground:
-    ground = Ground(session, catalog.load(small.NAME, root), Path("total.py"), 3)  # type: ignore[arg-type]
+    ground = Ground(session, catalog.load(small.NAME, root), Path("total.py"), 3)
     assert {verdict.outcome for verdict in ground.control(SOLUTION.encode())} == {Outcome.PASSED}
-    session.made.clear()
+    session.cases.clear()
     return ground
 
 
@@ -395,24 +385,26 @@ def fate(ground: Ground, part: str) -> Result:
 def test_a_survivor_is_tried_with_two_seeds(ground: Ground, session: FakeSession) -> None:
     """All cases of both, the import first."""
     assert fate(ground, "work()").fate is Fate.SURVIVED
-    names = [case.name for case in session.made]
+    names = [case.name for case in session.cases]
     assert sorted(names) == ["bad", "bad", "import", "import", "sum", "sum", "sum", "sum"] and names[0] == "import"
-    assert len({case.seed for case in session.made if case.id == "sum[2]"}) == 2
+    assert len({case.seed for case in session.cases if case.id == "sum[2]"}) == 2
 
 
 def test_an_endless_loop_is_stopped_early(ground: Ground, session: FakeSession) -> None:
     """Long before the case's deadline, and no other world size is run."""
     result = fate(ground, "False -> True")
     assert (result.fate, result.by) == (Fate.KILLED, "sums")
-    (first, control) = [case for case in session.made if case.name == "sum"]
+    (first, control) = [case for case in session.cases if case.name == "sum"]
     assert first == control and first.deadline == pytest.approx(LEAST_SECONDS + FACTOR * 0.1)
 
 
-def test_a_time_out_on_a_machine_that_became_slow_does_not_count(ground: Ground, session: FakeSession) -> None:
+def test_a_time_out_on_a_machine_that_became_slow_does_not_count(
+    ground: Ground, session: FakeSession, student: Student
+) -> None:
     """The solution is run right after it; where it is slow too, the mutant gets more time."""
-    session.solution_seconds = 5.0
+    student.seconds = 5.0
     assert fate(ground, "False -> True").fate is Fate.KILLED
-    deadlines = [case.deadline for case in session.made if case.id == "sum[1]"]
+    deadlines = [case.deadline for case in session.cases if case.id == "sum[1]"]
     assert deadlines[0] == deadlines[1] < 15 < deadlines[-1] == 20
 
 

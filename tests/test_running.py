@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from grader import catalog
 from grader.grading.flow import run_and_judge, uninterrupted
@@ -19,11 +18,9 @@ from grader.model import (
     Case,
     Check,
     Exercise,
-    Finished,
     Killed,
     Outcome,
     Raised,
-    RankRecord,
     Run,
     Submission,
     TimedOut,
@@ -32,55 +29,12 @@ from grader.model import (
 from grader.model.errors import Cancelled, NotRun, RunError, UsageError, WatcherKilled
 from grader.records.journal import Journal
 from tests import small
+from tests.fakes import FakeSession, ended, right
 
 EXERCISE = Exercise(
     name="90_total", title="", summary="", folder=Path(), file="total.py", requires=(), cases=(), checks=()
 )
 SUBMISSION = Submission(path=Path("total.py"), source=b"def total(value): ...", digest="d")
-
-
-class FakeSession:
-    """Gives what it was told to give, one a run."""
-
-    level, cancels = "limits", 0
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers, self.asked, self.closed = list(answers), 0, False
-
-    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Any = None) -> Run:
-        self.asked += 1
-        answer = self.answers.pop(0) if self.answers else right
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(case)
-
-    def close(self) -> None:
-        self.closed = True
-
-    def __enter__(self) -> FakeSession:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def right(case: Case) -> Run:
-    """What a right solution of the small exercise does."""
-    if case.name == "bad":
-        return replace(small.bad_run("TypeError", "Exception"), case=case)
-    if case.name == "import":
-        return Run(case=case, ranks=(RankRecord(rank=0, ending=Finished()),), seconds=0.1)
-    values = [
-        torch.full((4,), float(case.seed % 97 + rank + 1), dtype=torch.float64) for rank in range(case.world_size)
-    ]
-    return replace(small.sum_run(case.world_size, *[sum(values)] * case.world_size), case=case)
-
-
-def ended(ending: Any) -> Callable[[Case], Run]:
-    def run(case: Case) -> Run:
-        made = right(case)
-        return replace(made, ranks=tuple(replace(record, ending=ending) for record in made.ranks))
-
-    return run
 
 
 @pytest.fixture
@@ -89,7 +43,7 @@ def exercise(tmp_path: Path) -> Exercise:
 
 
 def fairly(session: FakeSession, exercise: Exercise) -> Run:
-    return run_fairly(session, exercise, SUBMISSION, exercise.cases[0])  # type: ignore[arg-type]
+    return run_fairly(session, exercise, SUBMISSION, exercise.cases[0])
 
 
 # -- what is tried again ----------------------------------------------------------------------------------------------
@@ -146,7 +100,7 @@ def test_the_kernels_count_is_read(tmp_path: Path) -> None:
 
 
 def judged(session: FakeSession, order: Order) -> tuple[Any, Any]:
-    return run_and_judge(session, order, 1)  # type: ignore[arg-type]
+    return run_and_judge(nullcontext(session), order, 1)
 
 
 def test_when_the_time_is_up_the_report_says_what_is_known(exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +114,7 @@ def test_when_the_time_is_up_the_report_says_what_is_known(exercise: Exercise, m
 def test_a_case_cut_short_by_the_deadline_does_not_fail_the_student(exercise: Exercise) -> None:
     """It had less time than the exercise gives, so that it took too long says nothing."""
     order = Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic() + 10)
-    with Runner(FakeSession(ended(TimedOut())), order).running() as runner:  # type: ignore[arg-type]
+    with Runner(FakeSession(ended(TimedOut())), order).running() as runner:
         runner.start(exercise.cases[0])
         with pytest.raises(NotRun):
             runner.wait(exercise.cases[0])
@@ -169,8 +123,8 @@ def test_a_case_cut_short_by_the_deadline_does_not_fail_the_student(exercise: Ex
 def test_partial_credit(exercise: Exercise) -> None:
     """A case that could not be run for want of time leaves the others' checks as they are."""
 
-    def slow(case: Case) -> Run:
-        return ended(TimedOut())(case) if case.name == "bad" else right(case)
+    def slow(submission: Submission, case: Case) -> Run:
+        return (ended(TimedOut()) if case.name == "bad" else right)(submission, case)
 
     order = Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic() + 10)
     _, verdicts = judged(FakeSession(*[slow] * 4), order)

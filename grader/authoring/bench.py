@@ -19,7 +19,7 @@ import click
 from grader import catalog
 from grader.authoring.verify import verify
 from grader.grading.flow import preload
-from grader.grading.running import import_case, run_in, seeded
+from grader.grading.running import import_case, run_all, seeded
 from grader.judge import Panel, judge, judge_with
 from grader.model import Case, Exercise, Run, Submission
 from grader.ranks import Session
@@ -106,7 +106,7 @@ def families_asked(exercise: Exercise, runs: tuple[Run, ...]) -> dict[str, set[s
 def against_spawn(session: Session, exercise: Exercise, received: Submission) -> Iterator[Row]:
     """Each check runs its cases anew under mp.spawn, as test suites usually do, against a whole grade of ours."""
     ours_start = time.monotonic()
-    runs = run_in(session, exercise, received, 1)
+    runs = run_all(session, exercise, received, 1)
     judge(exercise, received, runs)
     ours = time.monotonic() - ours_start
     asked = families_asked(exercise, runs)
@@ -129,7 +129,7 @@ def warm(session: Session, exercise: Exercise, received: Submission, idle: Calla
     nothing = {case.world_size: idle(case.world_size) for case in exercise.cases} | {1: idle(1)}
     for seed in range(5):
         start = time.monotonic()
-        runs = run_in(session, exercise, received, seed)
+        runs = run_all(session, exercise, received, seed)
         ran = time.monotonic()
         judge(exercise, received, runs)
         walls.append(time.monotonic() - start)
@@ -171,7 +171,7 @@ def small_exercise(folder: Path) -> tuple[Exercise, Submission]:
     exercise = Exercise(
         name="90_bench", title="", summary="", folder=folder, file="bench.py", requires=(), cases=(), checks=()
     )
-    return exercise, Submission(path=folder / "bench.py", source=STUDENT.encode(), digest="")
+    return exercise, Submission.of(folder / "bench.py", STUDENT.encode())
 
 
 def rows(times: int) -> Iterator[Row]:

@@ -10,7 +10,6 @@ nothing may be left, and the next run in the same session must be right.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import random
 import signal
@@ -230,7 +229,7 @@ def campaign(name: str, kinds: tuple[str, ...], trials: int, seed: int, sandbox:
     exercise = catalog.load(name, root)
     path = catalog.reference(name, root) / exercise.file
     source = path.read_bytes()
-    submission = Submission(path=path, source=source, digest=hashlib.sha256(source).hexdigest())
+    submission = Submission.of(path, source)
     draw = random.Random(f"{seed}/{name}")
     with Session(sandbox=sandbox) as session:
         click.echo(f"{name}, {session.level}, seed {seed}")

@@ -9,7 +9,6 @@ it asks for.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import secrets
 import subprocess
 import sys
@@ -76,8 +75,7 @@ def soak_check(name: str, check: str, times: int, only: Sequence[str] = ()) -> I
 
 def _judged_alone(session: Session, exercise: Exercise, specimen: Specimen) -> Trial:
     start, seed = time.monotonic(), secrets.randbelow(MAX_SEED)
-    digest = hashlib.sha256(specimen.source).hexdigest()
-    submission = Submission(path=specimen.path, source=specimen.source, digest=digest)
+    submission = Submission.of(specimen.path, specimen.source)
     panel = Panel(replace(exercise, cases=seeded(exercise, seed)), lambda case: session.run(exercise, submission, case))
     verdicts = judge_with(panel, only=exercise.checks[0].id)
     specimen = replace(specimen, fails=specimen.fails & {exercise.checks[0].id})

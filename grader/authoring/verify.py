@@ -3,7 +3,6 @@ checks that it names, and every check is failed by some mutant."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from grader import catalog
 from grader.grading.flow import preload
-from grader.grading.running import pool_on, run_in
+from grader.grading.running import pool_on, run_all
 from grader.judge import is_odd, judge
 from grader.model import MAX_SEED, Exercise, Outcome, Run, Submission, Verdict, file_of
 from grader.model.errors import AuthorError
@@ -159,13 +158,12 @@ def try_all(
 def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, seed: int | None) -> _Ran:
     start = time.monotonic()
     used = secrets.randbelow(MAX_SEED) if seed is None else seed
-    received = Submission(
-        path=specimen.path,
-        source=specimen.source,
-        digest=hashlib.sha256(specimen.source).hexdigest(),
+    received = Submission.of(
+        specimen.path,
+        specimen.source,
         companions=_companions(exercise, root) if specimen.kind in (Kind.SOLUTION, Kind.VARIANT) else {},
     )
-    runs = run_in(session, exercise, received, used, jobs=1)
+    runs = run_all(session, exercise, received, used, jobs=1)
     return used, received, runs, time.monotonic() - start
 
 

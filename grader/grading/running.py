@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from grader.model import (
     MAX_SEED,
@@ -30,7 +31,7 @@ from grader.model import (
     Verdict,
 )
 from grader.model.errors import Cancelled, NotRun, RunError, WatcherKilled
-from grader.ranks import Live, Session
+from grader.ranks import Live
 from grader.records.journal import Journal
 
 IMPORT_SECONDS = 10.0
@@ -41,6 +42,19 @@ RESERVE = 3.0
 """Seconds that the rest of a grade needs when its time is up: ending what runs, judging, writing."""
 REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 Progress = Callable[[str], None]
+
+
+class AnySession(Protocol):
+    """What running cases takes of `ranks.Session`. tests/fakes.py has another, which starts no process."""
+
+    cancels: int
+    """How often `cancel` was called."""
+
+    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run: ...
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Listener:
@@ -84,7 +98,7 @@ class Runner:
     """The runs of an order on one session, in threads of their own. Leaving the context ends what is still under way if
     the time is up or something went wrong."""
 
-    def __init__(self, session: Session, order: Order) -> None:
+    def __init__(self, session: AnySession, order: Order) -> None:
         self._session, self._order = session, order
         self._known = dict(order.journal.runs) if order.journal else {}
         self._cancels = session.cancels
@@ -148,14 +162,15 @@ class Runner:
 
 
 def run_fairly(
-    session: Session,
+    session: AnySession,
     exercise: Exercise,
     submission: Submission,
     case: Case,
     live: Live | None = None,
 ) -> Run:
-    """A run of one case; a second one where the first smells of the machine and not of the student. The second counts,
-    whatever it says: where the same happens again it is the student's. Raises RunError where it is the machine's."""
+    """A run of one case; a second one where the first attempt may have failed through the machine. The second counts,
+    whatever it says: where the same happens again it is charged to the student. Raises RunError where the machine is
+    at fault."""
     before = oom_kills()
     try:
         run = session.run(exercise, submission, case, live)
@@ -187,7 +202,7 @@ def suspicion(run: Run) -> str:
 
 
 def _watcher_killer(case: Case) -> Run:
-    """Twice, and not for lack of memory: hardly anybody but the student's own processes does that."""
+    """The supervisor was killed in both attempts, and memory had not run out; the submission is charged."""
     hint = "The processes beside the ranks belong to the grader; a submission has no business with them."
     finding = Finding(
         subject="The process that watches the ranks was killed or stopped, twice", case=case.id, hint=hint
@@ -206,7 +221,7 @@ def oom_kills(counters: Path = Path("/proc/vmstat")) -> int:
 
 
 @contextmanager
-def pool_on(session: Session, workers: int) -> Iterator[ThreadPoolExecutor]:
+def pool_on(session: AnySession, workers: int) -> Iterator[ThreadPoolExecutor]:
     """Threads that wait for runs. After Ctrl-C the session ends at once, so that none of them waits on. A fault does
     not end it, for other grades may share it."""
     pool = ThreadPoolExecutor(max_workers=workers)
@@ -220,8 +235,8 @@ def pool_on(session: Session, workers: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def run_in(
-    session: Session, exercise: Exercise, submission: Submission, seed: int, jobs: int = JOBS
+def run_all(
+    session: AnySession, exercise: Exercise, submission: Submission, seed: int, jobs: int = JOBS
 ) -> tuple[Run, ...]:
     """Every case in a warm session: the import of the student's file first, and the rest only if it went well."""
     cases = seeded(exercise, seed)

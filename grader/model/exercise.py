@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,7 +137,7 @@ class Exercise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A private copy of a student's file. `problem` is set when the file cannot even be compiled.
+    """A private copy of a student's file. `problem` is set when the file cannot even be compiled. Make one by `of`.
 
     `companions` maps the name of another exercise to the student's source for it, where they have begun it.
     """
@@ -146,3 +147,11 @@ class Submission:
     digest: str
     problem: Finding | None = None
     companions: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, path: Path, source: bytes, *, problem: Finding | None = None, companions: Mapping[str, bytes] | None = None
+    ) -> Submission:
+        """With the digest of its source (SHA-256, in hexadecimal)."""
+        digest = hashlib.sha256(source).hexdigest()
+        return cls(path=path, source=source, digest=digest, problem=problem, companions=companions or {})

@@ -116,7 +116,7 @@ class Worker:
             exercise = catalog.load(self._name, self._options.root)
         except GraderError:
             return  # each grade will say so
-        nothing = Submission(path=exercise.stub, source=b"", digest="")
+        nothing = Submission.of(exercise.stub, b"")
         session.run(exercise, nothing, import_case())
         judge(exercise, nothing, ())
 

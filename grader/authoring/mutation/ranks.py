@@ -6,7 +6,6 @@ there is. A check that asks for a run that has not been made is put off, so it s
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import time
@@ -153,7 +152,7 @@ class Ground:
         return secrets.randbelow(MAX_SEED) if self._seed is None else self._seed + tries
 
     def _submitted(self, source: bytes) -> Submission:
-        return Submission(path=self._path, source=source, digest=hashlib.sha256(source).hexdigest())
+        return Submission.of(self._path, source)
 
     def _ordered(self, cases: Sequence[Case]) -> list[Case]:
         """Families that kill often for their time come first, and in each the small world sizes."""

@@ -1,0 +1,65 @@
+"""The one fake at the boundary of processes: a session that runs nothing, for the small exercise of tests/small.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from grader.model import Case, Ending, Exercise, Finished, RankRecord, Run, Submission
+from grader.ranks import Live
+from tests import small
+
+Answer = Callable[[Submission, Case], Run]
+
+
+class FakeSession:
+    """Gives one answer a run: those it was given, in order, and then `otherwise`. An exception is raised. `cases` are
+    those that were asked for."""
+
+    level, device = "limits", "auto"
+
+    def __init__(self, *answers: Answer | Exception, otherwise: Answer | None = None) -> None:
+        self.answers, self.otherwise = list(answers), otherwise or right
+        self.cases: list[Case] = []
+        self.cancels, self.closed = 0, False
+
+    @property
+    def asked(self) -> int:
+        return len(self.cases)
+
+    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run:
+        self.cases.append(case)
+        answer = self.answers.pop(0) if self.answers else self.otherwise
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(submission, case)
+
+    def cancel(self) -> None:
+        self.cancels += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def right(submission: Submission, case: Case) -> Run:
+    """What a right solution of the small exercise does."""
+    if case.name == "bad":
+        return replace(small.bad_run("TypeError", "Exception"), case=case)
+    if case.name == "import":
+        return Run(case=case, ranks=(RankRecord(rank=0, ending=Finished()),), seconds=0.1)
+    values = [
+        torch.full((4,), float(case.seed % 97 + rank + 1), dtype=torch.float64) for rank in range(case.world_size)
+    ]
+    return replace(small.sum_run(case.world_size, *[sum(values)] * case.world_size), case=case)
+
+
+def ended(ending: Ending) -> Answer:
+    """A right run whose ranks ended so."""
+
+    def run(submission: Submission, case: Case) -> Run:
+        made = right(submission, case)
+        return replace(made, ranks=tuple(replace(record, ending=ending) for record in made.ranks))
+
+    return run
