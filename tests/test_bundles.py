@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +17,11 @@ import pytest
 import yaml
 
 from grader import catalog
+from grader.authoring import quiz_formulas
 from grader.course import autograder, bundles, project
 from grader.model.errors import UsageError
+from grader.quiz import deck
+from grader.quiz.banks import load_banks
 from tests import small
 from tests.test_assignment import written
 
@@ -51,6 +56,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("Makefile", "pyproject.toml", "requirements.lock", "LICENSE", ".gitignore"):
         shutil.copyfile(ROOT / name, root / name)
     (root / "grader").symlink_to(ROOT / "grader")
+    (root / "quizzes").symlink_to(ROOT / "quizzes")
     written(root / "hidden" / "90_total", exercise="process_group: true→process_group: true, deadline: 4")
     (root / "assignment.yaml").write_text(ASSIGNMENT)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(root)]
@@ -87,6 +93,24 @@ def test_a_student_gets_no_secret(student):
     assert {"Makefile", "README.md", "exercises/90_total/total.py", "exercises/90_total/checks.py"} <= set(
         names(student)
     )
+
+
+def test_a_student_gets_no_formula_of_exercise_19_and_the_quiz_does_without(student):
+    """The quiz has numbers to calculate and shows how, and yet what solves an exercise to come is not in it."""
+    formulas = [name for name, made in vars(quiz_formulas).items() if inspect.isfunction(made)]
+    texts = {path: path.read_text() for path in student.rglob("*.py")}
+    assert "all_reduce_bytes" in formulas
+    assert not [path for path, text in texts.items() for name in formulas if f"def {name}(" in text]
+    command = [sys.executable, "-m", "grader", "quiz", "all_reduce", "--plain", "--limit", "99"]
+    asked = deck.unseen(load_banks(ROOT, "all_reduce"), {})
+    typed = "".join("?\n?\n3\n" if question.open else "?\n?\n" for question in asked)
+    quiz = subprocess.run(
+        command, cwd=student, input=typed, capture_output=True, text=True, check=False, env=fresh(RANKLINGS_DATA="off")
+    )
+    shown = " ".join(quiz.stdout.split())
+    assert quiz.returncode == 0, quiz.stderr
+    assert "Calculation: all_reduce_bytes(400 * MB, 8) = 700 MB" in shown and "what is given is 400 MB, 8." in shown
+    assert not re.search(r"[Ee]xercise \d\d", shown.replace("xercise 90", "")), "no hint points to what is not there"
 
 
 def test_a_student_gets_untouched_stubs_whatever_lies_in_the_authors_folder(root, tmp_path):

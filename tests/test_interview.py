@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from grader.catalog.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option
 from grader.model import Report
 from grader.model.errors import RunError
-from grader.practice.interview import core, debrief
-from grader.practice.interview.core import Interview
-from grader.practice.interview.room import Room, TimeUp, clock, order
-from grader.practice.quiz.page import Page
 from grader.practice.store import Store
+from grader.quiz.interview import debrief, state
+from grader.quiz.interview.session import InterviewSession, TimeUp
+from grader.quiz.interview.state import Interview, clock
+from grader.quiz.page import Page
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option
 from grader.render import terminal
 from tests.reports import partial, passed
 from tests.test_progress import COURSE, NOW, attempt
@@ -72,7 +72,7 @@ class Clock:
 
 
 @dataclass
-class Desk:
+class Person:
     """A person who types what a script says. A callable in the script is called in place of a line."""
 
     store: Store
@@ -80,7 +80,7 @@ class Desk:
     said: list[str] = field(default_factory=list)
     report: Callable[[], Report] = partial
 
-    def room(self, interview: Interview, *script: Any) -> Room:
+    def session(self, interview: Interview, *script: Any) -> InterviewSession:
         lines: Iterator[Any] = iter(script)
 
         def ask(prompt: str) -> str:
@@ -92,7 +92,7 @@ class Desk:
                 raise line
             return str(line)
 
-        return Room(
+        return InterviewSession(
             interview=interview, exercise=COURSE[0], file=Path("interviews/a/join.py"), questions=QUESTIONS,
             store=self.store, now=self.clock, ask=ask, say=self.said.append, grade=self.report,
             show=terminal.render, statement=STATEMENT, page=Page(plain=True),
@@ -104,21 +104,25 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(store=Store(tmp_path / "progress.sqlite3"))
+def person(tmp_path: Path) -> Person:
+    return Person(store=Store(tmp_path / "progress.sqlite3"))
 
 
 def begun(minutes: float = 55, questions=(CHOICE, NUMBER, CARD)) -> Interview:
-    return core.begin(COURSE[0], questions, minutes, seed=3, now=NOW)
+    return state.begin(COURSE[0], questions, minutes, seed=3, now=NOW)
 
 
 def letter(right: bool) -> str:
-    shown = order(CHOICE, 3)
-    return "ab"[shown.index(CHOICE.right if right else 1 - CHOICE.right)]
+    place = begun().shown(CHOICE).right
+    return "ab"[place if right else 1 - place]
 
 
-def kept(desk: Desk) -> Interview:
-    return core.read(desk.store.interviews()[-1][1])
+def kept(person: Person) -> Interview:
+    return state.read(person.store.interviews()[-1][1])
+
+
+def passes(attempts) -> dict[str, datetime]:
+    return {attempt.exercise: attempt.at for attempt in attempts if attempt.status == "passed"}
 
 
 # -- drawing ----------------------------------------------------------------------------------------------------------
@@ -126,36 +130,38 @@ def kept(desk: Desk) -> Interview:
 
 def test_an_exercise_that_was_passed_lately_is_not_drawn():
     attempts = [attempt("01_join", "passed", days=3), attempt("02_shard", "passed", days=20)]
-    drawn = {core.draw_exercise(COURSE, attempts, 55, NOW, seed).name for seed in range(30)}
+    drawn = {state.draw_exercise(COURSE, passes(attempts), 55, NOW, seed).name for seed in range(30)}
     assert drawn == {"02_shard"}
 
 
 def test_an_exercise_fits_the_time_and_comes_after_what_it_builds_on():
-    assert {core.draw_exercise(COURSE, [], 90, NOW, seed).name for seed in range(30)} == {"01_join"}
+    assert {state.draw_exercise(COURSE, {}, 90, NOW, seed).name for seed in range(30)} == {"01_join"}
     attempts = [attempt("01_join", "passed", days=30), attempt("02_shard", "passed", days=30)]
-    assert {core.draw_exercise(COURSE, attempts, 90, NOW, seed).name for seed in range(30)} == {e.name for e in COURSE}
-    assert "03_train" not in {core.draw_exercise(COURSE, attempts, 45, NOW, seed).name for seed in range(30)}
+    assert {state.draw_exercise(COURSE, passes(attempts), 90, NOW, seed).name for seed in range(30)} == {
+        e.name for e in COURSE
+    }
+    assert "03_train" not in {state.draw_exercise(COURSE, passes(attempts), 45, NOW, seed).name for seed in range(30)}
 
 
 def test_where_all_were_passed_lately_it_is_the_one_that_was_longest_ago():
     attempts = [attempt(each.name, "passed", days=days) for days, each in enumerate(COURSE, start=1)]
-    assert core.draw_exercise(COURSE, attempts, 90, NOW, 1).name == "03_train"
+    assert state.draw_exercise(COURSE, passes(attempts), 90, NOW, 1).name == "03_train"
 
 
 def test_questions_about_the_exercise_come_first_and_known_ones_do_not_come():
     for seed in range(20):
-        drawn = core.draw_questions(BANKS, set(), COURSE[0], 55, seed)
+        drawn = state.draw_questions(BANKS, set(), COURSE[0], 55, seed)
         assert drawn[0] is CHOICE and len(drawn) == 3
     banks = (replace(BANKS[0], questions=(CHOICE, replace(CHOICE, id="overlap/other"))), *BANKS[1:])
-    drawn = core.draw_questions(banks, {"overlap/why"}, COURSE[0], 55, 1, count=4)
+    drawn = state.draw_questions(banks, {"overlap/why"}, COURSE[0], 55, 1, count=4)
     assert "overlap/why" not in {question.id for question in drawn}
 
 
-def test_what_was_answered_right_lately_is_known_until_it_is_missed(desk):
-    room = desk.room(begun(), "q", letter(True), "q", "1 MB", "f")
-    room.hold()
-    assert core.known_lately(desk.store.reviews(), NOW) == {"overlap/why"}
-    assert core.known_lately(desk.store.reviews(), NOW + timedelta(days=15)) == set()
+def test_what_was_answered_right_lately_is_known_until_it_is_missed(person):
+    session = person.session(begun(), "q", letter(True), "q", "1 MB", "f")
+    session.hold()
+    assert state.known_lately(person.store, NOW) == {"overlap/why"}
+    assert state.known_lately(person.store, NOW + timedelta(days=15)) == set()
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------
@@ -171,7 +177,7 @@ def test_time_runs_only_while_the_interview_does():
 
 def test_a_crash_costs_no_more_time_than_until_it_was_last_seen():
     interview = begun(minutes=10).seen_at(NOW + timedelta(minutes=2))
-    again = core.read(core.plain(interview)).resumed(NOW + timedelta(days=1))
+    again = state.read(state.as_json(interview)).resumed(NOW + timedelta(days=1))
     assert again.left(NOW + timedelta(days=1)) == 480
 
 
@@ -182,106 +188,106 @@ def test_a_clock_shows_minutes_and_seconds(seconds, told):
 
 def test_an_interview_comes_back_from_its_text():
     interview = begun().graded(partial(), NOW + timedelta(minutes=3)).paused(NOW + timedelta(minutes=4))
-    assert core.read(core.plain(interview)) == interview
+    assert state.read(state.as_json(interview)) == interview
 
 
 # -- the dialogue -----------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_interview(desk):
-    over = desk.room(
-        begun(), "x", "t", "q", "z", letter(True), "q", lambda: desk.clock.move(seconds=40), "about 96e6 bytes", "q",
-        "The state", "q", lambda: desk.clock.move(minutes=20), "g", "f",
+def test_a_whole_interview(person):
+    over = person.session(
+        begun(), "x", "t", "q", "z", letter(True), "q", lambda: person.clock.move(seconds=40), "about 96e6 bytes", "q",
+        "The state", "q", lambda: person.clock.move(minutes=20), "g", "f",
     ).hold()  # fmt: skip
     assert over.status == "over" and [answer.right for answer in over.answers] == [True, True, None]
     assert over.answers[1].seconds == 40 and [grade.score for grade in over.grades] == [40, 40]
-    assert "Type a letter from a to b." in desk.text and "That were all questions" in desk.text
-    assert "Buckets are ready early" not in desk.text, "explanations come in the debrief"
-    assert kept(desk) == over
+    assert "Type a letter from a to b." in person.text and "Those were all the questions" in person.text
+    assert "Buckets are ready early" not in person.text, "explanations come in the debrief"
+    assert kept(person) == over
 
 
-def test_a_question_can_be_skipped_and_counts_as_not_known(desk):
-    over = desk.room(begun(), "q", "skip", "f").hold()
+def test_a_question_can_be_skipped_and_counts_as_not_known(person):
+    over = person.session(begun(), "q", "skip", "f").hold()
     assert (over.answers[0].typed, over.answers[0].right) == ("", False)
 
 
-def test_no_grade_of_an_interview_shows_a_hint(desk):
-    desk.room(begun(), "g").hold()
-    assert "Hint" not in desk.text and "✗" in desk.text and "That was grade 1." in desk.text
+def test_no_grade_of_an_interview_shows_a_hint(person):
+    person.session(begun(), "g").hold()
+    assert "Hint" not in person.text and "✗" in person.text and "That was grade 1." in person.text
 
 
-def test_ctrl_c_and_the_end_of_the_input_pause(desk):
+def test_ctrl_c_and_the_end_of_the_input_pause(person):
     for how in (KeyboardInterrupt, EOFError):
-        over = desk.room(begun(), lambda: desk.clock.move(minutes=5), how).hold()
-        assert over.status == "paused" and kept(desk) == over
-        assert "make interview goes on" in desk.said[-1]
+        over = person.session(begun(), lambda: person.clock.move(minutes=5), how).hold()
+        assert over.status == "paused" and kept(person) == over
+        assert "make interview goes on" in person.said[-1]
 
 
-def test_when_the_time_is_up_the_file_is_graded_a_last_time(desk):
-    over = desk.room(begun(minutes=10), lambda: desk.clock.move(minutes=11), "g").hold()
+def test_when_the_time_is_up_the_file_is_graded_a_last_time(person):
+    over = person.session(begun(minutes=10), lambda: person.clock.move(minutes=11), "g").hold()
     assert over.status == "over" and len(over.grades) == 1 and over.elapsed(NOW) == 660
-    over = desk.room(begun(minutes=10), TimeUp).hold()
+    over = person.session(begun(minutes=10), TimeUp).hold()
     assert over.status == "over" and len(over.grades) == 1
 
 
-def test_giving_up_asks_first(desk):
-    assert desk.room(begun(), "abort", "no").hold().status == "paused"
-    assert desk.room(begun(), "abort", "yes").hold().status == "aborted"
+def test_giving_up_asks_first(person):
+    assert person.session(begun(), "abort", "no").hold().status == "paused"
+    assert person.session(begun(), "abort", "yes").hold().status == "aborted"
 
 
-def test_a_grader_that_fails_ends_no_interview(desk):
+def test_a_grader_that_fails_ends_no_interview(person):
     def fails() -> Report:
         raise RunError("no room")
 
-    desk.report = fails
-    over = desk.room(begun(), "g", "f").hold()
-    assert over.status == "over" and over.grades == () and "grader: no room" in desk.text
+    person.report = fails
+    over = person.session(begun(), "g", "f").hold()
+    assert over.status == "over" and over.grades == () and "grader: no room" in person.text
 
 
-def test_a_crash_after_an_answer_loses_nothing(desk):
+def test_a_crash_after_an_answer_loses_nothing(person):
     class Crash(BaseException):
         pass
 
     with pytest.raises(Crash):
-        desk.room(begun(), "q", letter(False), Crash).hold()
-    assert [answer.right for answer in kept(desk).answers] == [False]
-    again = desk.room(kept(desk).resumed(desk.clock()), "q", "96 MB", "f").hold()
+        person.session(begun(), "q", letter(False), Crash).hold()
+    assert [answer.right for answer in kept(person).answers] == [False]
+    again = person.session(kept(person).resumed(person.clock()), "q", "96 MB", "f").hold()
     assert [answer.right for answer in again.answers] == [False, True]
 
 
 # -- the debrief ------------------------------------------------------------------------------------------------------
 
 
-def finished(desk: Desk) -> debrief.Debrief:
-    over = desk.room(begun(), "g", "q", letter(False), "q", "<b>1</b> MB", "q", "2 GB", "q", "=1+1`", "f").hold()
+def finished(person: Person) -> debrief.Debrief:
+    over = person.session(begun(), "g", "q", letter(False), "q", "<b>1</b> MB", "q", "2 GB", "q", "=1+1`", "f").hold()
     return debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT)
 
 
-def test_a_debrief_says_what_was_missed_what_is_right_and_what_comes_next(desk):
-    text = debrief.text(finished(desk))
+def test_a_debrief_says_what_was_missed_what_is_right_and_what_comes_next(person):
+    text = debrief.text(finished(person))
     assert "40 of 100 points, 2 grades. Questions: 0 of 2 right." in " ".join(text.split())
     assert "not right in 0:00. Buckets" in text and "96 MB = " in text and "yours to judge" in text
     assert max(map(len, text.splitlines())) <= 80
     assert "  - Who meets where?\n  - And then?" in text and "Not this" not in text
 
 
-def test_without_a_grade_every_check_was_missed(desk):
+def test_without_a_grade_every_check_was_missed(person):
     over = begun().ended("over", NOW)
     found = debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT)
     assert [check.id for check in found.missed] == ["runs", "sums"] and "not graded" in debrief.text(found)
     assert {asked.word for asked in found.asked} == {"not reached"}
 
 
-def test_an_exercise_that_was_passed_has_nothing_missed(desk):
-    desk.report = lambda: replace(passed(), exercise=COURSE[0])
-    over = desk.room(begun(), "f").hold()
+def test_an_exercise_that_was_passed_has_nothing_missed(person):
+    person.report = lambda: replace(passed(), exercise=COURSE[0])
+    over = person.session(begun(), "f").hold()
     checks = {"runs": "passed", "sums": "passed"}
     over = replace(over, grades=(replace(over.grades[0], checks=checks),))
     assert debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT).missed == ()
 
 
-def test_the_page_to_keep_is_self_contained_and_runs_nothing(desk):
-    page = debrief.html(finished(desk))
+def test_the_page_to_keep_is_self_contained_and_runs_nothing(person):
+    page = debrief.html(finished(person))
     assert "default-src 'none'" in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
     assert "=1+1`" in page and "<b>1</b>" not in page
     assert "<code>MASTER_ADDR</code>" in page and "Who meets where?" in page

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.practice.quiz import answers, units
-from grader.practice.quiz.answers import Outcome, Typed
-from tests.quizzes import number
+from grader.quiz import answers, units
+from grader.quiz.answers import Correctness, Typed
+from tests.quizzes import choice, number
 
 MB = number(value=96.0, unit="MB", tolerance=0.03)
 MS = number(value=1.5, unit="ms", tolerance=0.03)
@@ -60,7 +60,7 @@ RIGHT = [
 
 @pytest.mark.parametrize("question, typed", [(question, typed) for question, many in RIGHT for typed in many])
 def test_a_right_number_is_right_however_it_is_written(question, typed):
-    assert answers.number(typed, question).outcome is Outcome.RIGHT
+    assert question.judge(typed).correctness is Correctness.RIGHT
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def test_a_right_number_is_right_however_it_is_written(question, typed):
 )
 def test_a_wrong_number_is_wrong_and_a_slip_of_scale_is_told(question, typed, told):
     strict = replace(question, tolerance=min(question.tolerance, 0.02))
-    found = answers.number(typed, strict)
+    found = strict.judge(typed)
     if told is None:
-        assert found.outcome is Outcome.RIGHT  # 96 million of the base unit, bytes, are 96 MB
+        assert found.correctness is Correctness.RIGHT  # 96 million of the base unit, bytes, are 96 MB
         return
-    assert found.outcome is Outcome.WRONG and told in found.message and bool(told) == bool(found.message)
+    assert found.correctness is Correctness.WRONG and told in found.message and bool(told) == bool(found.message)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_a_wrong_number_is_wrong_and_a_slip_of_scale_is_told(question, typed, to
     ],
 )
 def test_a_wrong_kind_of_unit_is_told_apart_from_a_wrong_number(question, typed, told):
-    found = answers.number(typed, question)
-    assert found.outcome is Outcome.WRONG_UNIT and told in found.message
+    found = question.judge(typed)
+    assert found.correctness is Correctness.WRONG_UNIT and told in found.message
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_a_wrong_kind_of_unit_is_told_apart_from_a_wrong_number(question, typed,
     ["", "many", "MB", "5 furlongs", "96 m", "?", "1e999", "9**9**9", "10^99999", "nan", "inf", "--4", "1/0", "９６ m"],
 )
 def test_what_cannot_be_read_is_asked_for_again(typed):
-    found = answers.number(typed, MB)
-    assert found.outcome is Outcome.UNREADABLE and found.message
+    found = MB.judge(typed)
+    assert found.correctness is Correctness.UNREADABLE and found.message
 
 
 def test_a_unit_that_is_not_shown_has_to_be_said():
     hidden = replace(MB, unit_shown=False)
-    assert answers.number("96", hidden).outcome is Outcome.UNREADABLE
-    assert answers.number("96 MB", hidden).outcome is Outcome.RIGHT
-    assert answers.number("24", replace(COUNT, unit_shown=False)).outcome is Outcome.RIGHT
+    assert hidden.judge("96").correctness is Correctness.UNREADABLE
+    assert hidden.judge("96 MB").correctness is Correctness.RIGHT
+    assert replace(COUNT, unit_shown=False).judge("24").correctness is Correctness.RIGHT
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,14 @@ def test_a_letter_stands_for_an_option(typed, place):
     assert answers.letter(typed, 4) == place
 
 
-def test_a_choice_is_judged_in_the_order_in_which_it_was_shown():
-    assert answers.chosen("c", [2, 0, 1], right=1).outcome is Outcome.RIGHT
-    assert answers.chosen("b", [2, 0, 1], right=1).outcome is Outcome.WRONG
-    found = answers.chosen("d", [2, 0, 1], right=1)
-    assert found.outcome is Outcome.UNREADABLE and "from a to c" in found.message
+def test_a_choice_is_judged_in_the_order_in_which_it_is_shown():
+    first, second, third, _ = choice(right=1).options
+    shown = replace(choice(), options=(third, first, second))
+    assert shown.judge("c").correctness is Correctness.RIGHT
+    wrong = shown.judge("b")
+    assert wrong.correctness is Correctness.WRONG and wrong.message == f"You chose b: {first.why}."
+    found = shown.judge("d")
+    assert found.correctness is Correctness.UNREADABLE and "from a to c" in found.message
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
@@ -176,18 +179,18 @@ def test_thousands_may_be_set_apart(value):
 def test_a_right_answer_is_right_in_every_unit_of_its_kind(value, name):
     question = replace(MB, value=value, tolerance=0.01)
     typed = value * 1e6 / units.EXACT[name].scale
-    assert answers.number(f"{typed:.12g} {name}", question).outcome is Outcome.RIGHT
+    assert question.judge(f"{typed:.12g} {name}").correctness is Correctness.RIGHT
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60))
 def test_no_text_ever_breaks_the_reader(text):
     for question in (MB, MS, PERCENT, COUNT, RATE):
-        assert isinstance(answers.number(text, question).outcome, Outcome)
+        assert isinstance(question.judge(text).correctness, Correctness)
     answers.letter(text, 5)
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="0123456789.,eE+-^*/x MGKkBbits%·⁻²", max_size=30))
 def test_no_scrambled_number_breaks_the_reader(text):
-    assert isinstance(answers.number(text, MB).outcome, Outcome)
+    assert isinstance(MB.judge(text).correctness, Correctness)

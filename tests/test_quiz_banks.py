@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog.banks import load_bank, load_banks, resolve_topic, topics
-from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Option
+from grader.authoring import quiz_formulas as formulas
+from grader.authoring.quiz_calculation import evaluate
+from grader.authoring.quiz_lint import AT_LEAST, TOPICS, lint
 from grader.model.errors import AuthorError, UsageError
-from grader.practice.quiz import formulas, units
-from grader.practice.quiz.calculation import evaluate, names
-from grader.practice.quiz.lint import AT_LEAST, TOPICS, lint
+from grader.quiz import units
+from grader.quiz.banks import load_bank, load_banks, resolve_topic, topics
+from grader.quiz.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Option, formulas_of
 from tests.quizzes import bank, card, choice, number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -250,7 +251,7 @@ def test_what_is_no_calculation_is_refused_and_nothing_is_run(text, told):
 
 def test_a_calculation_tells_its_formulas():
     text = "communication_efficiency(1 * s, all_reduce_seconds(1 * GB, 8, 1 * GB / s)) + max(1, 2)"
-    assert names(text) == ("communication_efficiency", "all_reduce_seconds")
+    assert formulas_of(text) == ("communication_efficiency", "all_reduce_seconds")
 
 
 # -- the lint ---------------------------------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ def test_most_formulas_of_exercise_19_are_practised(real):
         for bank in real
         for question in bank.questions
         if isinstance(question, NumberQuestion)
-        for name in names(question.calculation)
+        for name in formulas_of(question.calculation)
     }
     assert used == {
         "all_reduce_bytes", "all_reduce_seconds", "amdahl_speedup", "communication_efficiency", "model_state_bytes",
@@ -318,6 +319,7 @@ def test_good_questions_have_no_fault():
         (replace(choice(), explanation="So it is."), "explanation"),
         (replace(card(), answer="A ring."), "explanation"),
         (replace(number(), value=97.0, tolerance=0.01), "value"),
+        (replace(number(), value=96.04), "value"),
         (replace(number(), unit="furlongs"), "unit"),
         (replace(number(), unit="ms"), "unit"),
         (replace(number(), unit="GB"), "value"),

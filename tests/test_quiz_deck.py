@@ -12,7 +12,7 @@ from fsrs import Card, Rating
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.practice.quiz import deck
+from grader.quiz import deck
 from tests.quizzes import START, Memory, bank, banks, card, choice, number
 
 DAY = timedelta(days=1)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from grader.catalog.banks import load_banks
-from grader.catalog.questions import CardQuestion, ChoiceQuestion
-from grader.practice.quiz import page, session
-from grader.practice.quiz.session import Summary
+from grader.quiz import page, session
+from grader.quiz.banks import load_banks
+from grader.quiz.questions import CardQuestion
+from grader.quiz.session import Summary
 from tests.quizzes import START, Clock, Memory, Person, bank, card, choice, number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,10 +84,25 @@ def test_a_hint_rules_out_a_wrong_option_and_makes_the_answer_count_less():
     assert json.loads(store.log[0])["rating"] == 2
 
 
-def test_a_questions_own_hint_goes_first_and_a_number_names_its_formula():
+def test_a_questions_own_hint_goes_first_and_a_number_tells_what_is_given():
     assert "Hint: think" in held([bank(choice(hint="think"))], "?", RIGHT)[1].page
-    formula = number(calculation="all_reduce_bytes(96 * MB, 2)")
-    assert "Hint: all_reduce_bytes of exercise 19." in held([bank(formula)], "?", "96")[1].page
+    calculated = number(calculation="all_reduce_seconds(2 * GB, 16, 100 * Gbit / s, latency=5 * us) + 0 * s")
+    assert "Hint: what is given is 2 GB, 16, 100 Gbit/s, 5 us." in held([bank(calculated)], "?", "96")[1].page
+    assert "Hint: write down each quantity with its unit." in held([bank(number())], "?", "96")[1].page
+
+
+def test_a_hint_names_the_formulas_only_where_the_exercise_is_that_asks_for_them():
+    asked = number(calculation="all_reduce_bytes(96 * MB, 2)")
+    there, elsewhere = (held([bank(asked.placed(numbers))], "?", "96")[1].page for numbers in (["19"], ["03"]))
+    assert "Hint: all_reduce_bytes of exercise 19." in there
+    assert "Hint: what is given is 96 MB, 2." in elsewhere and "exercise" not in elsewhere
+    own = number(calculation="all_reduce_bytes(96 * MB, 2)", hint="think").placed(["19"])
+    assert "Hint: think" in held([bank(own)], "?", "96")[1].page
+
+
+@pytest.mark.parametrize("question", [choice(exercise="08"), number(exercise="08"), card(exercise="08")])
+def test_a_question_names_its_exercise_only_where_the_course_has_it(question):
+    assert question.placed({"08"}).exercise == "08" and question.placed({"03"}).exercise is None
 
 
 def test_a_second_question_mark_shows_the_answer_and_counts_as_a_miss():
@@ -196,10 +211,8 @@ def test_colour_repeats_what_words_and_signs_say():
 def test_every_real_question_fits_the_width(width):
     for known in load_banks(ROOT):
         for question in known.questions:
-            options = question.options if isinstance(question, ChoiceQuestion) else ()
             look = page.Page(plain=False, width=width)
-            shown = range(len(options))
-            text = look.question(question, f"{known.title} · 1 of 9", shown) + "\n" + look.answer(question, shown)
+            text = look.question(question, f"{known.title} · 1 of 9") + "\n" + look.answer(question)
             assert max(map(len, text.splitlines())) <= max(width, 24)
             prose = " ".join(text.split())
             assert all(word in prose for word in question.explanation.split() if len(word) < 12)

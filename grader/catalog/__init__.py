@@ -8,7 +8,6 @@ A fault of an author is an AuthorError with path and line; a wrong name typed by
 """
 
 from grader.catalog.assignment import dump_assignment, load_assignment
-from grader.catalog.banks import load_banks, resolve_topic
 from grader.catalog.equivalents import Equivalent, load_equivalents
 from grader.catalog.exercise import check_nothing_else, checks_for, load, overlay
 from grader.catalog.mutants import Mutant, load_mutants, variants
@@ -23,13 +22,11 @@ __all__ = [
     "dump_assignment",
     "load",
     "load_assignment",
-    "load_banks",
     "load_equivalents",
     "load_mutants",
     "overlay",
     "reference",
     "repository_root",
     "resolve",
-    "resolve_topic",
     "variants",
 ]

@@ -1,4 +1,4 @@
-"""What several commands share: the exercise that was named, the store of a person's progress, questions."""
+"""What several commands share: the exercise that was named, the store of a person's progress."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from grader import catalog
-from grader.catalog.questions import Bank, Question
 from grader.cli import console
 from grader.cli.ending import FAULT, PASSED
-from grader.model import Exercise, number_of
+from grader.model import Exercise
 from grader.model.errors import RunError, UsageError
 from grader.practice.overview import Entry
 from grader.practice.store import FILE, Store, is_off, place
@@ -54,18 +52,6 @@ def store_of(root: Path) -> Store:
     if store.set_aside:
         console.say(f"grader: {store.path} was damaged. It is kept as {store.set_aside}, and a new one was begun.")
     return store
-
-
-def banks_of(root: Path) -> tuple[Bank, ...]:
-    """All banks. A question names its exercise only where that is in this course."""
-    if not (root / "quizzes").is_dir():
-        return ()
-    numbers = {number_of(name) for name in catalog.all_names(root)}
-
-    def placed(question: Question) -> Question:
-        return question if question.exercise in numbers else replace(question, exercise=None)
-
-    return tuple(replace(bank, questions=tuple(map(placed, bank.questions))) for bank in catalog.load_banks(root))
 
 
 def confirmed(question: str, command: str) -> bool:

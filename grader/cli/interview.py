@@ -12,31 +12,32 @@ from typing import Any
 import click
 
 from grader import catalog, files
-from grader.catalog.questions import Bank
 from grader.cli import clock, console, options
-from grader.cli.common import banks_of, exercise_called, need_torch, store_of
+from grader.cli.common import exercise_called, need_torch, store_of
 from grader.cli.console import Style
 from grader.cli.ending import FAILED, PASSED, terminable
 from grader.grading.flow import grade
 from grader.model import Exercise, Report
 from grader.model.errors import UsageError
 from grader.practice import overview, statement
-from grader.practice.interview import core, debrief
-from grader.practice.interview.core import Interview, begin, draw_exercise, draw_questions, known_lately
-from grader.practice.interview.debrief import Debrief
-from grader.practice.interview.room import Room, TimeUp
-from grader.practice.interview.room import clock as countdown
-from grader.practice.quiz.page import Page
 from grader.practice.reset import original
 from grader.practice.store import Store
+from grader.quiz.banks import course_banks
+from grader.quiz.interview import debrief, state
+from grader.quiz.interview.debrief import Debrief
+from grader.quiz.interview.session import InterviewSession, TimeUp
+from grader.quiz.interview.state import Interview, begin, draw_exercise, draw_questions, known_lately
+from grader.quiz.interview.state import clock as countdown
+from grader.quiz.page import Page
+from grader.quiz.questions import Bank
 from grader.render import terminal
 
 FOLDER = "interviews"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the command asked for."""
+class InterviewOptions:
+    """The command's options."""
 
     minutes: float
     exercise: str | None
@@ -54,15 +55,15 @@ class Options:
 @options.color
 def command(color: bool | None, **chosen: Any) -> int:
     """Hold an interview against the clock: an exercise, questions, no hints, and a debrief to keep."""
-    asked = Options(**chosen)
+    asked = InterviewOptions(**chosen)
     need_torch()
     root = catalog.repository_root()
     return hold(asked, root, store_of(root), console.style(False if asked.plain else color))
 
 
-def hold(asked: Options, root: Path, store: Store, style: Style) -> int:
+def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int:
     """Go on with an interview that is paused, or begin one; the debrief where it ends."""
-    banks = banks_of(root)
+    banks = course_banks(root)
     found = None if asked.new else _unfinished(store)
     if found is None:
         found = _drawn(asked, root, store, banks)
@@ -74,12 +75,12 @@ def hold(asked: Options, root: Path, store: Store, style: Style) -> int:
     file = _paper(found, exercise, root)
     questions = {question.id: question for bank in banks for question in bank.questions}
     text = statement.statement(exercise)
-    rooms: list[Room] = []
+    sessions: list[InterviewSession] = []
 
     def left() -> float:
-        return rooms[0].interview.left(clock.now())
+        return sessions[0].interview.left(clock.now())
 
-    room = Room(
+    session = InterviewSession(
         interview=found,
         exercise=exercise,
         file=file,
@@ -93,8 +94,8 @@ def hold(asked: Options, root: Path, store: Store, style: Style) -> int:
         statement=statement.rendered(text, **style),
         page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
     )
-    rooms.append(room)
-    over = room.hold()
+    sessions.append(session)
+    over = session.hold()
     if over.status == "over":
         _conclude(debrief.debrief(over, exercise, questions, text), file.parent)
     return FAILED if over.status == "aborted" else PASSED
@@ -104,7 +105,7 @@ def _unfinished(store: Store) -> Interview | None:
     """The last interview that can be gone on with. One that cannot be read is passed over."""
     for _, content in reversed(store.interviews()):
         try:
-            found = core.read(content)
+            found = state.read(content)
         except (LookupError, TypeError, ValueError):
             continue
         if found.open:
@@ -112,7 +113,7 @@ def _unfinished(store: Store) -> Interview | None:
     return None
 
 
-def _drawn(asked: Options, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
+def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
     now, seed = clock.now(), secrets.randbelow(2**31)
     exercises = [entry.exercise for entry in overview.entries(root) if entry.exercise]
     if not exercises:
@@ -120,8 +121,9 @@ def _drawn(asked: Options, root: Path, store: Store, banks: Sequence[Bank]) -> I
     if asked.exercise:
         exercise = exercise_called(asked.exercise)[0]
     else:
-        exercise = draw_exercise(exercises, store.attempts(), asked.minutes, now, seed)
-    known = known_lately(store.reviews(), now)
+        passed = {attempt.exercise: attempt.at for attempt in store.attempts() if attempt.status == "passed"}
+        exercise = draw_exercise(exercises, passed, asked.minutes, now, seed)
+    known = known_lately(store, now)
     questions = draw_questions(banks, known, exercise, asked.minutes, seed, asked.questions)
     return begin(exercise, questions, asked.minutes, seed, now)
 

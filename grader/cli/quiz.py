@@ -8,9 +8,10 @@ import click
 
 from grader import catalog
 from grader.cli import clock, console, options
-from grader.cli.common import banks_of, store_of
+from grader.cli.common import store_of
 from grader.model.errors import UsageError
-from grader.practice.quiz import session
+from grader.quiz import session
+from grader.quiz.banks import course_banks, resolve_topic
 
 
 @click.command("quiz")
@@ -22,10 +23,10 @@ from grader.practice.quiz import session
 def command(bank: str | None, limit: int, listing: bool, plain: bool, color: bool | None) -> None:
     """Ask questions of all topics, or of one BANK, spaced so that they stay."""
     root = catalog.repository_root()
-    banks = banks_of(root)
+    banks = course_banks(root)
     if not banks:
         raise UsageError(f"No question banks are in this copy: {root / 'quizzes'} is missing.")
-    topic = catalog.resolve_topic(bank, root) if bank else None
+    topic = resolve_topic(bank, root) if bank else None
     if listing:
         console.show("\n".join(f"{each.topic:<22} {len(each.questions):>3}  {each.title}" for each in banks))
         return

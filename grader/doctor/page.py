@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.doctor.fact import Fact, Mark, can_grade
-from grader.practice.paper import on_paper
+from grader.wording.paper import on_paper
 
 COLORS = {Mark.YES: "green", Mark.NO: "red", Mark.LESS: "yellow"}
 WORDS = {Mark.YES: "yes", Mark.NO: "no", Mark.LESS: "less"}

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from grader.model import Check, Exercise
 from grader.model.errors import UsageError
-from grader.practice.paper import on_paper
 from grader.practice.statement import WIDEST
 from grader.practice.store import Attempt, Store
+from grader.wording.paper import on_paper
 
 LEVELS = 3
 WHOLE = ""

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from grader.model import number_of
 from grader.practice.history import Standing, next_one
-from grader.practice.paper import on_paper
+from grader.wording.paper import on_paper
 
 MARKS = {"passed": ("✓", "green"), "begun": ("·", "yellow"), "new": (" ", "")}
 WORDS = {"passed": "passed", "begun": "under way", "new": "not begun"}

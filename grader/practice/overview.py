@@ -12,7 +12,7 @@ from rich.text import Text
 from grader import catalog, submission
 from grader.model import Exercise, number_of
 from grader.model.errors import AuthorError
-from grader.practice.paper import on_paper
+from grader.wording.paper import on_paper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

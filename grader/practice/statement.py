@@ -10,7 +10,7 @@ from rich.syntax import Syntax
 from grader.catalog import reference
 from grader.model import Exercise
 from grader.model.errors import AuthorError, UsageError
-from grader.practice.paper import on_paper
+from grader.wording.paper import on_paper
 
 WIDEST = 100
 """Columns. Longer lines of prose are hard to read."""

@@ -10,12 +10,9 @@ from textwrap import fill
 
 import jinja2
 
-from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Question
 from grader.model import Check, Exercise
-from grader.practice.interview.core import Answer, Grade, Interview
-from grader.practice.interview.room import clock, order
-from grader.practice.quiz import page as quiz_page
-from grader.practice.quiz.answers import LETTERS
+from grader.quiz.interview.state import Answer, Grade, Interview, clock
+from grader.quiz.questions import Question
 from grader.wording.text import points, safe
 
 ASKED = "## What interviewers ask"
@@ -72,7 +69,7 @@ def debrief(interview: Interview, exercise: Exercise, questions: Mapping[str, Qu
     missed = [check for check in exercise.checks if last is None or last.checks.get(check.id) in ("failed", "blocked")]
     given = {answer.question: answer for answer in interview.answers}
     asked = [
-        _asked(questions[name], given.get(name), interview.seed) for name in interview.questions if name in questions
+        _asked(interview.shown(questions[name]), given.get(name)) for name in interview.questions if name in questions
     ]
     return Debrief(
         interview=interview,
@@ -83,21 +80,9 @@ def debrief(interview: Interview, exercise: Exercise, questions: Mapping[str, Qu
     )
 
 
-def _asked(question: Question, answer: Answer | None, seed: int) -> Asked:
-    typed = safe(answer.typed) if answer else ""
-    if isinstance(question, ChoiceQuestion):
-        shown = order(question, seed)
-        place = (
-            LETTERS.index(typed.strip("().: ").lower()) if answer and typed.strip("().: ").lower() in LETTERS else None
-        )
-        if place is not None and place < len(shown):
-            typed = question.options[shown[place]].text
-        return Asked(question=question, answer=answer, typed=typed, right=question.options[question.right].text)
-    if isinstance(question, NumberQuestion):
-        right = f"{quiz_page.number(question)} = {quiz_page.calculated(question)}"
-        return Asked(question=question, answer=answer, typed=typed, right=right)
-    assert isinstance(question, CardQuestion)
-    return Asked(question=question, answer=answer, typed=typed, right=question.answer)
+def _asked(question: Question, answer: Answer | None) -> Asked:
+    typed = question.said(safe(answer.typed)) if answer else ""
+    return Asked(question=question, answer=answer, typed=typed, right=question.correct)
 
 
 def follow_ups(statement: str) -> list[tuple[str, str]]:
@@ -145,7 +130,7 @@ def _lines(found: Debrief) -> list[str]:
 
 def html(found: Debrief) -> str:
     """One self-contained page to keep. It runs nothing and loads nothing."""
-    template = (files("grader.practice.interview") / "debrief.html.j2").read_text(encoding="utf-8")
+    template = (files("grader.quiz.interview") / "debrief.html.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True)
     environment.filters |= {"clock": clock, "points": points}
     return environment.from_string(template).render(found=found, code=_code)

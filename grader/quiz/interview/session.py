@@ -5,23 +5,22 @@ Every step is kept before anything more is said, so a crash at any moment loses 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from fsrs import Rating
 
-from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Question
 from grader.model import Exercise, Report, Verdict
 from grader.model.errors import GraderError
-from grader.practice.interview import core
-from grader.practice.interview.core import Answer, Interview
-from grader.practice.quiz import answers, deck
-from grader.practice.quiz.answers import LETTERS, Outcome
-from grader.practice.quiz.page import Page
-from grader.practice.store import Store
+from grader.quiz import deck
+from grader.quiz.answers import Correctness, Judgement
+from grader.quiz.dialogue import Dialogue
+from grader.quiz.interview.state import Answer, Interview, as_json, clock
+from grader.quiz.page import Page
+from grader.quiz.questions import Question
 
 KEYS = "q next question, g grade, s statement, t time, p pause, f finish, abort"
 
@@ -34,9 +33,16 @@ class Left(Exception):
     """The person has paused, finished or given up."""
 
 
+class Store(deck.Store, Protocol):
+    """Where an interview is kept, and what the quiz learns from it."""
+
+    def keep_interview(self, name: str, at: datetime, content: str, /) -> None:
+        """Keep an interview in place of what was kept of it before."""
+
+
 @dataclass(slots=True, kw_only=True)
-class Room:
-    """One sitting of an interview."""
+class InterviewSession:
+    """An interview from where it begins, or goes on, until the person leaves or the time is up."""
 
     interview: Interview
     exercise: Exercise
@@ -97,35 +103,19 @@ class Room:
     def _question(self) -> None:
         wanted = self.interview.next_question()
         if wanted is None or wanted not in self.questions:
-            self.say("That were all questions. g grades, f finishes.")
+            self.say("Those were all the questions. g grades, f finishes.")
             return
-        question = self.questions[wanted]
         place, count = len(self.interview.answers) + 1, len(self.interview.questions)
-        shown = order(question, self.interview.seed)
-        self.say(self.page.question(question, f"Question {place} of {count}", shown))
-        begun = self.now()
-        typed, right = self._answer(question, shown)
-        seconds = (self.now() - begun).total_seconds()
-        answer = Answer(question=wanted, typed=typed, right=right, seconds=seconds)
+        shown = self.interview.shown(self.questions[wanted])
+        answered = self._dialogue().put(shown, f"Question {place} of {count}")
+        answer = Answer(question=wanted, typed=answered.typed, right=answered.right, seconds=answered.seconds)
         self._keep(self.interview.answered(answer, self.now()))
         self.say("Noted. The answers come in the debrief.")
 
-    def _answer(self, question: Question, shown: list[int]) -> tuple[str, bool | None]:
-        """What was typed and whether it is right; an open answer is for the person to rate in the debrief."""
-        while True:
-            typed = self._line(_prompt(question))
-            if typed.lower() == "skip":
-                return "", False
-            if isinstance(question, CardQuestion):
-                return typed, None
-            if isinstance(question, ChoiceQuestion):
-                judgement = answers.chosen(typed, shown, question.right)
-            else:
-                assert isinstance(question, NumberQuestion)
-                judgement = answers.number(typed, question)
-            if judgement.outcome is not Outcome.UNREADABLE:
-                return typed, judgement.outcome is Outcome.RIGHT
-            self.say(judgement.message)
+    def _dialogue(self) -> Dialogue:
+        """An open answer is for the person to rate in the debrief; who skips a question does not know it."""
+        keys = {"skip": lambda question: Judgement(correctness=Correctness.WRONG)}
+        return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="skip")
 
     def _grade(self) -> None:
         """A grade on demand: counted, and without hints."""
@@ -176,7 +166,7 @@ class Room:
 
     def _keep(self, interview: Interview) -> None:
         self.interview = interview
-        self.store.keep_interview(interview.name, interview.spans[0][0], core.plain(interview))
+        self.store.keep_interview(interview.name, interview.spans[0][0], as_json(interview))
 
     def _remember(self) -> None:
         """The quiz learns what was known."""
@@ -195,19 +185,6 @@ class Room:
         ).rstrip("\n")
 
 
-def clock(seconds: float) -> str:
-    """Minutes and seconds: 54:09."""
-    whole = int(seconds)
-    return f"{whole // 60}:{whole % 60:02d}"
-
-
-def order(question: Question, seed: int) -> list[int]:
-    """The options' indices as this interview shows them."""
-    indices = list(range(len(question.options))) if isinstance(question, ChoiceQuestion) else []
-    random.Random(f"{seed} {question.id}").shuffle(indices)
-    return indices
-
-
 def unhinted(report: Report) -> Report:
     """The report as an interviewer would let it be seen: what fails, and no hint."""
 
@@ -216,11 +193,3 @@ def unhinted(report: Report) -> Report:
         return replace(verdict, check=replace(verdict.check, hints=()), findings=findings)
 
     return replace(report, verdicts=tuple(map(bare, report.verdicts)))
-
-
-def _prompt(question: Question) -> str:
-    if isinstance(question, ChoiceQuestion):
-        return f"Your answer [a-{LETTERS[len(question.options) - 1]}, skip]: "
-    if isinstance(question, NumberQuestion):
-        return "Your answer, a number with its unit [skip]: "
-    return "Your answer in a sentence or two [skip]: "

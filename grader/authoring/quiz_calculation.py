@@ -1,4 +1,4 @@
-"""Calculations of numeric questions: arithmetic over the formulas and units, evaluated without ever running text.
+"""The calculations of the quiz: arithmetic over formulas and units, evaluated without ever running text.
 
 evaluate("all_reduce_seconds(2 * GB, 8, 50 * GB / s)")     # 0.07, in seconds
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from grader.practice.quiz import formulas
-from grader.practice.quiz.units import BYTES, EXACT, ONE, RATE, SECONDS, Dimension
+from grader.authoring import quiz_formulas as formulas
+from grader.quiz.units import BYTES, EXACT, ONE, RATE, SECONDS, Dimension
 
 MAX_LENGTH, MAX_EXPONENT = 300, 64
 _UNITS = ("B", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "bit", "Gbit", "ns", "us", "ms", "s", "min", "h", "day",
@@ -67,12 +67,6 @@ def evaluate(text: str) -> Quantity:
     if not math.isfinite(found.value):
         raise ValueError("it has no finite value")
     return found
-
-
-def names(text: str) -> tuple[str, ...]:
-    """The formulas that a calculation uses, in their order and once each."""
-    tree = ast.walk(ast.parse(text, mode="eval"))
-    return tuple(dict.fromkeys(node.id for node in tree if isinstance(node, ast.Name) and node.id in _FORMULAS))
 
 
 def _value(node: ast.expr) -> Quantity:

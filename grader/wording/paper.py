@@ -1,4 +1,4 @@
-"""Rich things as text."""
+"""Rich renderables as strings."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from grader.catalog.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Question
-from grader.practice.quiz import units
-from grader.practice.quiz.calculation import evaluate
+from grader.authoring.quiz_calculation import evaluate
+from grader.quiz import units
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Question
 
 TOPICS = (
     "data_parallel", "all_reduce", "overlap", "samplers", "learning_rate", "torchrun", "checkpoints", "accumulation",
@@ -102,7 +102,7 @@ def comparable_lengths(bank: Bank, question: Question) -> Iterator[Fault]:
 
 
 def calculated(bank: Bank, question: Question) -> Iterator[Fault]:
-    """The calculation gives the value, in a unit of the same kind."""
+    """The calculation gives the value, to four digits, in a unit of the same kind."""
     if not isinstance(question, NumberQuestion):
         return
     unit = units.find(question.unit)
@@ -117,9 +117,15 @@ def calculated(bank: Bank, question: Question) -> Iterator[Fault]:
     if found.dimension != unit.dimension:
         text = f"{question.id}: the calculation gives no {question.unit}"
         yield _fault("unit", bank, question.line, text)
-    elif abs(found.value / unit.scale - question.value) > question.tolerance * abs(question.value) + 1e-9:
+    elif not _is_same(found.value / unit.scale, question):
         text = f"{question.id}: the calculation gives {found.value / unit.scale:.6g}, not {question.value:g}"
         yield _fault("value", bank, question.line, text)
+
+
+def _is_same(value: float, question: NumberQuestion) -> bool:
+    """Whether a value is the question's within its tolerance, and as it is shown: to four digits."""
+    near = abs(value - question.value) <= question.tolerance * abs(question.value) + 1e-9
+    return near and f"{value:.4g}" == f"{question.value:.4g}"
 
 
 def sensible_tolerance(bank: Bank, question: Question) -> Iterator[Fault]:

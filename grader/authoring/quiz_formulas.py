@@ -1,5 +1,8 @@
 """What communication, memory and parallel work cost: the closed forms that exercise 19 asks for.
 
+They solve that exercise, so they are kept where no bundle for students takes them: the lint holds the banks' values to
+them, and the quiz shows the values alone.
+
 Bytes, seconds and bytes per second throughout; GB is 10^9 bytes. All raise ValueError for input that cannot be.
 """
 

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from grader.catalog.questions import Bank, Question
 from grader.model import Exercise, Report
-from grader.practice.store import Attempt
+from grader.quiz import deck
+from grader.quiz.questions import Bank, Question
 
 LATELY = timedelta(days=14)
 MINUTES_A_QUESTION = 9
@@ -77,11 +77,9 @@ class Interview:
         answered = {answer.question for answer in self.answers}
         return next((question for question in self.questions if question not in answered), None)
 
-    @property
-    def best(self) -> Grade | None:
-        return max(
-            self.grades, key=lambda grade: grade.score / grade.max_score if grade.max_score else 0.0, default=None
-        )
+    def shown(self, question: Question) -> Question:
+        """A question with its options in the order in which this interview shows them."""
+        return question.shuffled(f"{self.seed} {question.id}")
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -128,10 +126,9 @@ def begin(exercise: Exercise, questions: Sequence[Question], minutes: float, see
 
 
 def draw_exercise(
-    exercises: Sequence[Exercise], attempts: Sequence[Attempt], minutes: float, now: datetime, seed: int
+    exercises: Sequence[Exercise], passed: Mapping[str, datetime], minutes: float, now: datetime, seed: int
 ) -> Exercise:
-    """One that fits the time and was not passed lately, at random; where all were, the one whose pass is oldest."""
-    passed = {each.exercise: each.at for each in attempts if each.status == "passed"}
+    """One that fits the time and was not `passed` lately, at random; where all were, the one whose pass is oldest."""
     fitting = [each for each in exercises if each.time_box <= minutes] or [min(exercises, key=lambda e: e.time_box)]
     stale = [each for each in fitting if each.name not in passed or now - passed[each.name] > LATELY]
     if not stale:
@@ -166,21 +163,19 @@ def draw_questions(
     return tuple([*first, *(question for question in dealt if question not in first)][:number])
 
 
-def known_lately(reviews: Sequence[str], now: datetime) -> set[str]:
-    """The questions whose last answer was right and is not long ago, from the store's reviews."""
+def known_lately(store: deck.Store, now: datetime) -> set[str]:
+    """The questions whose last answer was right and is not long ago."""
     last: dict[str, bool] = {}
-    for text in reviews:
-        review = json.loads(text)
-        fresh = now - datetime.fromisoformat(review["review_datetime"]) <= LATELY
-        last[review["question"]] = bool(review["right"]) and fresh
+    for review in deck.reviews(store):
+        last[review["question"]] = review["right"] and now - review["review_datetime"] <= LATELY
     return {question for question, right in last.items() if right}
 
 
 # -- keeping ----------------------------------------------------------------------------------------------------------
 
 
-def plain(interview: Interview) -> str:
-    """The interview as JSON."""
+def as_json(interview: Interview) -> str:
+    """The interview as a text to keep."""
 
     def default(value: Any) -> str:
         return str(value.isoformat())
@@ -189,7 +184,7 @@ def plain(interview: Interview) -> str:
 
 
 def read(text: str) -> Interview:
-    """The interview that `plain` wrote. Raises LookupError, TypeError or ValueError for anything else."""
+    """The interview that `as_json` made. Raises LookupError, TypeError or ValueError for anything else."""
     raw = json.loads(text)
     spans = tuple((_moment(start), _moment(end) if end else None) for start, end in raw["spans"])
     return Interview(
@@ -206,3 +201,9 @@ def read(text: str) -> Interview:
 
 def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds: 54:09."""
+    whole = int(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,9 +13,11 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from grader.catalog.document import Document, read, validated
 from grader.catalog.manifest import Strict, Text, Word
+from grader.catalog.names import all_names
 from grader.catalog.nearest import offer
-from grader.catalog.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option, Question
+from grader.model import number_of
 from grader.model.errors import AuthorError, UsageError
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option, Question
 
 FOLDER = "quizzes"
 _SHOWN = 40
@@ -114,6 +117,17 @@ def load_banks(root: Path, only: str | None = None) -> tuple[Bank, ...]:
         raise AuthorError(folder, f"there is {wanted}", offer(only or "", topics(root)) if only else "Add one.")
     banks = [load_bank(folder / f"{topic}.yaml") for topic in chosen]
     return tuple(sorted(banks, key=lambda bank: (bank.order, bank.topic)))
+
+
+def course_banks(root: Path) -> tuple[Bank, ...]:
+    """All banks as they are asked in this course, whose exercises alone they name. None where it has no quizzes/."""
+    if not (root / FOLDER).is_dir():
+        return ()
+    numbers = {number_of(name) for name in all_names(root)}
+    return tuple(
+        replace(bank, questions=tuple(question.placed(numbers) for question in bank.questions))
+        for bank in load_banks(root)
+    )
 
 
 def load_bank(path: Path) -> Bank:

@@ -1,36 +1,41 @@
-"""Is a typed answer right? Numbers with units as people write them, and choices by letter. Pure."""
+"""How typed answers are read: numbers with units as people write them, and letters; and what a judgement says. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from grader.catalog.questions import NumberQuestion
-from grader.practice.quiz import units
-from grader.practice.quiz.units import ONE, SECONDS, Unit
+from grader.quiz import units
+from grader.quiz.units import SECONDS, Unit
 
 LETTERS = "abcde"
 _MAX_LENGTH = 100
 
 
-class Outcome(Enum):
-    """What an answer is. One that is not readable is asked for again and costs nothing."""
+class Correctness(Enum):
+    """What an answer is. One that is not readable is asked for again and costs nothing; of an open question the person
+    who answered it says themselves how good the answer was."""
 
     RIGHT = "right"
     WRONG = "wrong"
     WRONG_UNIT = "wrong unit"
     UNREADABLE = "unreadable"
+    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """An outcome, and a sentence where there is more to say than right or wrong."""
+    """What an answer is, and a sentence where there is more to say."""
 
-    outcome: Outcome
+    correctness: Correctness
     message: str = ""
+
+    @property
+    def right(self) -> bool | None:
+        """None for an open question."""
+        return None if self.correctness is Correctness.OPEN else self.correctness is Correctness.RIGHT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,66 +66,6 @@ def letter(text: str, count: int) -> int | None:
     """The index that a letter stands for among `count` options, as `b`, `B`, `b)` or `(b)`; None where it is none."""
     word = text.strip().lower().strip("().:")
     return LETTERS.index(word) if len(word) == 1 and word in LETTERS[:count] else None
-
-
-def chosen(text: str, shown: Sequence[int], right: int) -> Judgement:
-    """Judge a letter, where `shown` holds the options' indices in the order in which they are shown."""
-    place = letter(text, len(shown))
-    if place is None:
-        return Judgement(outcome=Outcome.UNREADABLE, message=f"Type a letter from a to {LETTERS[len(shown) - 1]}.")
-    return Judgement(outcome=Outcome.RIGHT if shown[place] == right else Outcome.WRONG)
-
-
-def number(text: str, question: NumberQuestion) -> Judgement:
-    """Judge a number with or without a unit."""
-    asked = units.find(question.unit)
-    assert asked is not None, f"{question.id} has an unknown unit"
-    typed = parse(text)
-    if isinstance(typed, str):
-        return Judgement(outcome=Outcome.UNREADABLE, message=typed)
-    if typed.unit is None:
-        return _without_unit(typed, asked, question)
-    if not _same_kind(typed.unit, asked):
-        message = f"{typed.unit.name} is {typed.unit.kind}; the answer is {asked.kind}, as in {question.unit}."
-        return Judgement(outcome=Outcome.WRONG_UNIT, message=message)
-    if _close(typed.number * typed.unit.scale, asked, question):
-        return Judgement(outcome=Outcome.RIGHT)
-    return Judgement(outcome=Outcome.WRONG, message=_scale(typed.number, typed.unit, asked, question))
-
-
-def _without_unit(typed: Typed, asked: Unit, question: NumberQuestion) -> Judgement:
-    if typed.multiplied:
-        readings = [typed.number]
-    elif not question.unit_shown and asked.dimension != ONE:
-        return Judgement(outcome=Outcome.UNREADABLE, message="Say the unit too; it is part of the answer.")
-    else:
-        readings = [typed.number * asked.scale]
-        if asked.dimension == ONE and not asked.noun:
-            readings.append(typed.number)  # 0.89 is as good as 89 %
-    right = any(_close(reading, asked, question) for reading in readings)
-    return Judgement(outcome=Outcome.RIGHT if right else Outcome.WRONG)
-
-
-def _same_kind(typed: Unit, asked: Unit) -> bool:
-    """Ratios and counts are both plain numbers, and yet 24 % is no number of messages."""
-    same_noun = typed.noun == asked.noun or {typed.noun, asked.noun} <= {"micro-batch", "microbatch"}
-    return typed.dimension == asked.dimension and same_noun
-
-
-def _close(value: float, asked: Unit, question: NumberQuestion) -> bool:
-    """Whether a value in bytes, seconds, … is within the tolerance."""
-    right = question.value * asked.scale
-    return abs(value - right) <= question.tolerance * abs(right) + 1e-9 * abs(right)
-
-
-def _scale(typed: float, unit: Unit, asked: Unit, question: NumberQuestion) -> str:
-    """Where the digits are right and the unit alone is not, say so."""
-    if unit.scale == asked.scale or not _close(typed * asked.scale, asked, question):
-        return ""
-    bits = " A byte has 8 bits." if unit.scale * 8 in (1, 1e3, 1e6, 1e9, 1e12) else ""
-    times = unit.scale / asked.scale
-    factor = f"{times:g} times" if times >= 1 else f"1/{1 / times:g} of"
-    return f"The number would be right in {question.unit}, but 1 {unit.name} is {factor} 1 {question.unit}.{bits}"
 
 
 def parse(text: str) -> Typed | str:

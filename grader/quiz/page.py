@@ -12,10 +12,9 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.text import Text
 
-from grader.catalog.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Question
-from grader.practice.paper import on_paper
-from grader.practice.quiz import calculation, units
-from grader.practice.quiz.answers import LETTERS
+from grader.quiz.answers import LETTERS
+from grader.quiz.questions import Question
+from grader.wording.paper import on_paper
 
 WIDEST = 96
 """Columns. Longer lines of prose are hard to read."""
@@ -55,14 +54,11 @@ class Page:
 
     # -- a question ---------------------------------------------------------------------------------------------------
 
-    def question(self, question: Question, heading: str, shown: Sequence[int]) -> str:
-        """A question as it is put, options in the order of `shown`."""
+    def question(self, question: Question, heading: str) -> str:
+        """A question as it is put, with its options."""
         parts = [self.heading(heading), self.prose(question.text)]
-        if isinstance(question, ChoiceQuestion):
-            parts += ["\n"]
-            parts += [self.prose(question.options[index].text, hang=f"  {LETTERS[place]}) ")
-                      for place, index in enumerate(shown)]  # fmt: skip
-        return "".join(parts).rstrip("\n")
+        options = [self.prose(text, hang=f"  {LETTERS[place]}) ") for place, text in enumerate(question.choices)]
+        return "".join([*parts, *(["\n"] if options else []), *options]).rstrip("\n")
 
     def outcome(self, right: bool, note: str = "") -> str:
         """Right or wrong, in words and in a sign; the colour repeats it."""
@@ -70,48 +66,15 @@ class Page:
         word = f"{sign}{'Right' if right else 'Not right'}.{' ' + note if note else ''}"
         return self.prose(word, style="right" if right else "wrong").rstrip("\n")
 
-    def answer(self, question: Question, shown: Sequence[int], typed: int | None = None) -> str:
-        """What is right and why: the option and what is wrong about the one that was typed, or the calculation."""
-        parts = [self.prose(line) for line in _answer_lines(question, shown, typed)]
+    def answer(self, question: Question) -> str:
+        """What is right and why, and where that is from."""
+        parts = [self.prose(sentence) for sentence in question.solution]
         parts += ["\n", self.prose(question.explanation)]
         if question.source:
             parts.append(self.prose(f"Source: {question.source}", style="note"))
         if question.exercise:
             parts.append(self.prose(f"Exercise {question.exercise} is about this.", style="note"))
         return "".join(parts).rstrip("\n")
-
-
-def _answer_lines(question: Question, shown: Sequence[int], typed: int | None) -> list[str]:
-    if isinstance(question, ChoiceQuestion):
-        lines = []
-        if typed is not None and not question.options[shown[typed]].right:
-            lines.append(f"You chose {LETTERS[typed]}: {question.options[shown[typed]].why}.")
-        return [
-            *lines,
-            f"The answer is {LETTERS[list(shown).index(question.right)]}) {question.options[question.right].text}",
-        ]
-    if isinstance(question, NumberQuestion):
-        return [f"The answer is {number(question)}.", f"Calculation: {calculated(question)}"]
-    assert isinstance(question, CardQuestion)
-    return [f"A good answer: {question.answer}"]
-
-
-def number(question: NumberQuestion) -> str:
-    """The value with its unit, as one writes it."""
-    return united(f"{question.value:,.10g}", question.unit)
-
-
-def united(digits: str, unit: str) -> str:
-    """A number before its unit: 96 MB, 2x, and 0.8 where it has none."""
-    return digits if unit == "1" else f"{digits}{'' if unit in ('x', '×') else ' '}{unit}"
-
-
-def calculated(question: NumberQuestion) -> str:
-    """The calculation and what it gives, before rounding."""
-    unit = units.find(question.unit)
-    assert unit is not None
-    value = calculation.evaluate(question.calculation).value / unit.scale
-    return f"{question.calculation} = {united(f'{value:,.4g}', question.unit)}"
 
 
 def span(time: timedelta) -> str:

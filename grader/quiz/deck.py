@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from fsrs import Card, Rating, Scheduler
 
-from grader.catalog.questions import Bank, ChoiceQuestion, NumberQuestion, Question
+from grader.quiz.questions import Bank, Question
 
 T = TypeVar("T")
 NEW_A_DAY = 12
@@ -165,12 +165,11 @@ def rating(question: Question, *, right: bool, hinted: bool, seconds: float, fir
         return Rating.Again
     if hinted:
         return Rating.Hard
-    guess = first and isinstance(question, ChoiceQuestion)
+    guess = first and question.guessable
     return Rating.Easy if seconds <= _quick(question) and not guess else Rating.Good
 
 
 def _quick(question: Question) -> float:
     """Seconds within which an answer needs no thought: the time to read, and some to type."""
-    options = question.options if isinstance(question, ChoiceQuestion) else ()
-    words = len(" ".join([question.text, *(option.text for option in options)]).split())
-    return words / _READING + (12 if isinstance(question, NumberQuestion) else 4)
+    words = len(" ".join([question.text, *question.choices]).split())
+    return words / _READING + question.typing_seconds
