@@ -6,18 +6,20 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from grader import catalog
+from grader.authoring.memory import Memory, Remembered, basis
 from grader.grading.flow import preload
 from grader.grading.running import pool_on, run_all
 from grader.judge import is_odd, judge
 from grader.model import MAX_SEED, Exercise, Outcome, Run, Submission, Verdict, file_of
 from grader.model.errors import AuthorError
 from grader.ranks import Session
+from grader.records import digests
 
 _Ran = tuple[int, Submission, tuple[Run, ...], float]
 MARKS = {
@@ -51,12 +53,14 @@ class Specimen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A specimen with the verdicts that it got, and in what way they were wrong (nothing: they were right)."""
+    """A specimen with the verdicts that it got, and in what way they were wrong (nothing: they were right). One that is
+    `remembered` got them in an earlier verification of the same content."""
 
     specimen: Specimen
     verdicts: tuple[Verdict, ...]
     seed: int
     seconds: float
+    remembered: bool = False
 
     def of(self, *outcomes: Outcome) -> frozenset[str]:
         return frozenset(v.check.id for v in self.verdicts if v.outcome in outcomes)
@@ -125,16 +129,53 @@ def verify(
     start_method: str = "forkserver",
     select: Callable[[Specimen], bool] = lambda specimen: True,
     progress: Callable[[str], None] = lambda phase: None,
+    memory: Memory | None = None,
 ) -> Proof:
-    """Try every specimen of one exercise on real ranks, two at a time, from one warm host."""
+    """Try every specimen of one exercise on real ranks, two at a time, from one warm host. What `memory` knows of the
+    same content is taken from there, and what is right is added to it; never so with a seed, which asks for a trial."""
     exercise = catalog.load(name, root)
     catalog.check_nothing_else(exercise.folder)
     chosen = [specimen for specimen in specimens(exercise, root) if select(specimen)]
     start = time.monotonic()
-    with Session(start_method) as session:
-        preload()
-        trials = tuple(try_all(session, exercise, root, chosen, seed, progress))
+    keys = _keys(exercise, root, chosen, start_method) if memory and seed is None else {}
+    known = {specimen: trial for specimen in keys if (trial := _recalled(memory, exercise, specimen, keys[specimen]))}
+    tried = {}
+    if missing := [specimen for specimen in chosen if specimen not in known]:
+        with Session(start_method) as session:
+            preload()
+            for trial in try_all(session, exercise, root, missing, seed, progress):
+                tried[trial.specimen] = trial
+                _remember(memory, keys, trial)
+    trials = tuple((known | tried)[specimen] for specimen in chosen)
     return Proof(exercise=exercise, trials=trials, seconds=time.monotonic() - start)
+
+
+def _keys(exercise: Exercise, root: Path, chosen: Sequence[Specimen], start_method: str) -> dict[Specimen, str]:
+    """What the verdicts of each specimen rest on."""
+    common = basis(exercise, start_method)
+    keys = {}
+    for specimen in chosen:
+        companions = sorted(_submitted(specimen, exercise, root).companions.items())
+        files = [(specimen.kind.value, specimen.source), *companions]
+        keys[specimen] = digests.of_files([*common, *files])
+    return keys
+
+
+def _recalled(memory: Memory | None, exercise: Exercise, specimen: Specimen, key: str) -> Trial | None:
+    entry = memory.get(key) if memory else None
+    if entry is None or entry.outcomes.keys() != {check.id for check in exercise.checks}:
+        return None
+    verdicts = tuple(Verdict(check=check, outcome=entry.outcomes[check.id]) for check in exercise.checks)
+    trial = Trial(specimen=specimen, verdicts=verdicts, seed=entry.seed, seconds=0.0, remembered=True)
+    return None if any(trial.breaches()) else trial
+
+
+def _remember(memory: Memory | None, keys: Mapping[Specimen, str], trial: Trial) -> None:
+    """Keep what is right; what is wrong is forgotten even if it was right before, with another seed."""
+    if memory and trial.specimen in keys:
+        outcomes = {verdict.check.id: verdict.outcome for verdict in trial.verdicts}
+        right = not any(trial.breaches())
+        memory.set(keys[trial.specimen], Remembered(outcomes=outcomes, seed=trial.seed) if right else None)
 
 
 def try_all(
@@ -158,13 +199,16 @@ def try_all(
 def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, seed: int | None) -> _Ran:
     start = time.monotonic()
     used = secrets.randbelow(MAX_SEED) if seed is None else seed
-    received = Submission.of(
-        specimen.path,
-        specimen.source,
-        companions=_companions(exercise, root) if specimen.kind in (Kind.SOLUTION, Kind.VARIANT) else {},
-    )
+    received = _submitted(specimen, exercise, root)
     runs = run_all(session, exercise, received, used, jobs=1)
     return used, received, runs, time.monotonic() - start
+
+
+def _submitted(specimen: Specimen, exercise: Exercise, root: Path) -> Submission:
+    """The specimen as if it were handed in; what is right has the solutions of other exercises beside it."""
+    right = specimen.kind in (Kind.SOLUTION, Kind.VARIANT)
+    companions = _companions(exercise, root) if right else {}
+    return Submission.of(specimen.path, specimen.source, companions=companions)
 
 
 def _companions(exercise: Exercise, root: Path) -> dict[str, bytes]:
@@ -192,4 +236,9 @@ def summary(proof: Proof) -> list[str]:
     if breaches := proof.breaches():
         return [f"✗ {breach}" for breach in breaches]
     mutants = sum(trial.specimen.kind is Kind.MUTANT for trial in proof.trials)
-    return [f"✓ all as expected: {mutants} mutants, each killed by exactly the checks that it names"]
+    known = sum(trial.remembered for trial in proof.trials)
+    found = f"  {known} of {len(proof.trials)} from earlier proofs of the same content; --fresh tries all"
+    return [
+        *([found] if known else []),
+        f"✓ all as expected: {mutants} mutants, each killed by exactly the checks that it names",
+    ]

@@ -11,6 +11,7 @@ import click
 
 from grader import catalog, files
 from grader.authoring import verify as proving
+from grader.authoring.memory import Memory, place
 from grader.cli import console, options
 from grader.cli.common import need_torch
 from grader.cli.ending import FAILED, PASSED, terminable
@@ -25,6 +26,7 @@ class Options:
     seed: int | None
     start_method: str
     plain: bool
+    fresh: bool
     only: str
     survivors: bool
     untried: bool
@@ -52,6 +54,7 @@ class Options:
 @click.option("--seed", type=options.seeds, help="Replay; without it every specimen draws its own.")
 @options.start_method
 @click.option("--plain", is_flag=True, help="No spinner.")
+@click.option("--fresh", is_flag=True, help="Try everything, also what an earlier proof has shown to be right.")
 @click.option("--auto", is_flag=True, help="Instead, try mutants made by rule: each must be seen or be equivalent.")
 @click.option("--only", default="", metavar="TEXT", help="With --auto: mutants whose name holds TEXT.")
 @click.option("--survivors", is_flag=True, help="With --auto --json FILE: those that survived when FILE was written.")
@@ -60,7 +63,8 @@ class Options:
 @click.option("--json", type=options.file_path, help="With --auto: keep each mutant's fate here; what it has stays.")
 @click.option("--table", type=options.file_path, help="With --auto: write the exercise's row in this page's table.")
 def command(ex: tuple[str, ...], **chosen: Any) -> int:
-    """Prove exercises: the stub passes nothing, solutions pass all, each mutant fails what it names."""
+    """Prove exercises: the stub passes nothing, solutions pass all, each mutant fails what it names. What an earlier
+    proof has shown for the same content is not tried again, unless --seed or --fresh asks for it."""
     asked = Options(**chosen)
     asked.check()
     root = catalog.repository_root()
@@ -79,7 +83,15 @@ def _prove(names: Sequence[str], root: Path, asked: Options) -> int:
     code = PASSED
     for name in names:
         with terminable(), console.progress(name, asked.plain) as progress:
-            proof = proving.verify(name, root, seed=asked.seed, start_method=asked.start_method, progress=progress)
+            kept = place(name, root)
+            proof = proving.verify(
+                name,
+                root,
+                seed=asked.seed,
+                start_method=asked.start_method,
+                progress=progress,
+                memory=Memory(kept, console.say, fresh=asked.fresh) if kept else None,
+            )
         console.show(proving.matrix(proof))
         code = FAILED if proof.breaches() else code
     return code

@@ -17,7 +17,7 @@ from typing import Any
 
 from grader.model import Exercise, Run, Submission, Verdict
 from grader.model.errors import UsageError, WireError
-from grader.records import recording, wire
+from grader.records import digests, recording, wire
 
 FORMAT = "ranklings/journal/1"
 MAGIC = b"RANKLINGS JOURNAL\n"
@@ -38,7 +38,7 @@ class Journal:
         head = {
             "format": FORMAT,
             "exercise": parts[0].name,
-            "files": _digest(parts),
+            "files": digests.of_exercises(parts),
             "submission": submission.digest,
         }
         try:
@@ -120,13 +120,3 @@ def _records(view: memoryview) -> Iterator[tuple[Any, int]]:
             yield wire.decode(frame), place
         except WireError:
             return
-
-
-def _digest(parts: Sequence[Exercise]) -> str:
-    """What the grade depends on beside the submission: manifests, probes and checks."""
-    found = hashlib.sha256()
-    for exercise in parts:
-        for path in sorted(exercise.folder.iterdir()):
-            if path.suffix in (".py", ".yaml") and path != exercise.stub:
-                found.update(f"{path.name}\0".encode() + path.read_bytes())
-    return found.hexdigest()

@@ -1,0 +1,48 @@
+"""Digests of what a grade or a proof rests on: the same content gives the same digest, wherever it lies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from grader.catalog.exercise import CHECKS
+from grader.catalog.names import MANIFEST
+from grader.model import Exercise
+
+PACKAGE = Path(__file__).resolve().parents[1]
+SHARED = ("kit", "checks")
+"""What probes and checks import of the grader."""
+AFTERWARDS = ("cli", "course", "doctor", "practice", "quiz", "render", "visibility.py", "scoring.py")
+"""What shows, keeps and ships results, so that no verdict rests on it."""
+
+
+def of_files(files: Iterable[tuple[str, bytes]]) -> str:
+    """SHA-256 of named contents, as hexadecimal. The order counts."""
+    found = hashlib.sha256()
+    for name, content in files:
+        for part in (name.encode(), content):
+            found.update(len(part).to_bytes(8) + part)
+    return found.hexdigest()
+
+
+def of_exercises(exercises: Sequence[Exercise]) -> str:
+    """What verdicts rest on beside the submission and the engine: manifests, probes and checks, and what they share."""
+    own = (file for exercise in exercises for file in _in_exercise(exercise))
+    return of_files([*own, *(file for name in SHARED for file in _in_package(PACKAGE / name))])
+
+
+def of_engine() -> str:
+    """Every module of the grader on which a verdict may rest."""
+    parts = sorted(entry for entry in PACKAGE.iterdir() if entry.name not in AFTERWARDS)
+    return of_files(file for part in parts for file in _in_package(part))
+
+
+def _in_exercise(exercise: Exercise) -> Iterable[tuple[str, bytes]]:
+    for path in (exercise.folder / MANIFEST, exercise.probe, exercise.folder / CHECKS):
+        yield path.name, path.read_bytes()
+
+
+def _in_package(part: Path) -> Iterable[tuple[str, bytes]]:
+    for path in sorted(part.rglob("*.py")) if part.is_dir() else [part] if part.suffix == ".py" else []:
+        yield path.relative_to(PACKAGE).as_posix(), path.read_bytes()
