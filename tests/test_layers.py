@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -49,3 +50,14 @@ def test_the_command_line_loads_without_what_is_heavy():
     code = "import sys, grader.cli; print([m for m in ('torch', 'pytest', 'pydantic', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_kit_stands_on_torch_psutil_and_the_standard_library_alone():
+    """It runs in every rank, beside student code."""
+    allowed = {"torch", "psutil", "grader"} | sys.stdlib_module_names
+    for path in (ROOT / "grader/kit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= allowed, path
+            assert all(name.startswith("grader.kit") for name in names if name.startswith("grader")), path

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grader.checks import CheckFailed, RunView
-from grader.checks.traffic import amount, disagreement, sent_bytes, traffic
+from grader.checks import CheckFailed, RunView, amount
+from grader.checks.traffic import disagreement, sent_bytes, traffic
 from grader.model import Case, Finished, RankRecord, Run
 from grader.model.trace import Communication, Span, Trace, plain, trace_of
 

@@ -1,6 +1,29 @@
-"""What checks.py is written in: runs to look at, and expectations that fail with findings."""
+"""What checks.py is written in, and all of the grader that it imports: runs to look at (`Runs`, `RunView`, `RankView`),
+expectations that fail with findings, kinds for what ranks recorded, replays of training, and words."""
 
-from grader.checks.views import RankView, Runs, RunView, line_of, told
+from typing_extensions import TypedDict
+
+from grader.checks.communication import line_of, told
+from grader.checks.expect import error_text
+from grader.checks.observations import Attempt, Tensor, Tensors
+from grader.checks.views import RankView, Runs, RunView
 from grader.model.errors import CheckFailed
+from grader.model.words import amount, count, listed, rank_list
 
-__all__ = ["CheckFailed", "RankView", "RunView", "Runs", "line_of", "told"]
+__all__ = [
+    "Attempt",
+    "CheckFailed",
+    "RankView",
+    "RunView",
+    "Runs",
+    "Tensor",
+    "Tensors",
+    "TypedDict",
+    "amount",
+    "count",
+    "error_text",
+    "line_of",
+    "listed",
+    "rank_list",
+    "told",
+]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from grader.model.trace import Communication, Span, Trace
+from grader.model.words import amount
 
 FACTORS = {"all_reduce": 2.0, "recv": 0.0, "barrier": 0.0}
 
@@ -132,11 +133,3 @@ def _told(communication: Communication | None) -> str:
     if communication is None:
         return "nothing"
     return f"{communication.operation} of {amount(communication.bytes)} {communication.dtype}".strip()
-
-
-def amount(size: float) -> str:
-    """1.2 MB: bytes in a unit that reads well, with 1 MB = 10^6 bytes."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size:g} bytes"

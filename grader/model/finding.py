@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from grader.model.words import rank_list
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -21,7 +23,7 @@ class Finding:
         """One line: the subject, on which ranks, what was expected, what was seen, at which line."""
         text = self.subject
         if self.ranks:
-            text += f" on rank{'s' if len(self.ranks) > 1 else ''} {', '.join(map(str, self.ranks))}"
+            text += f" on {rank_list(self.ranks)}"
         seen = [f"expected {self.expected}"] if self.expected else []
         seen += [f"got {self.actual}"] if self.expected and self.actual else [self.actual] if self.actual else []
         if seen:

@@ -14,6 +14,7 @@ from grader.checks.compare.tensors import as_tensor, bits, widened
 from grader.checks.compare.text import short
 from grader.checks.tolerance import Reduction, tolerance
 from grader.model import Finding, Value
+from grader.model.words import rank_list
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +63,7 @@ def _entry_finding(
     texts, where, clauses = _values_by_group(entries, [group[0] for group in (majority, *others)])
     if 2 * len(majority) > len(entries):
         ranks = tuple(sorted(rank for group in others for rank in group))
-        expected = f"{texts[0]}{where} as on {_ranks_text(majority)}"
+        expected = f"{texts[0]}{where} as on {rank_list(majority)}"
         seen = texts[1] if len(others) == 1 else _by_rank(texts[1:], others)
     else:
         ranks, expected = tuple(sorted(entries)), f"the same bits on every rank{where and ', also' + where}"
@@ -116,9 +117,5 @@ def _hex(tensor: torch.Tensor, flat: int) -> str:
 
 
 def _by_rank(texts: Sequence[str], groups: Sequence[Sequence[int]]) -> str:
-    shown = [f"{text} on {_ranks_text(group)}" for text, group in zip(texts[:4], groups[:4], strict=True)]
+    shown = [f"{text} on {rank_list(group)}" for text, group in zip(texts[:4], groups[:4], strict=True)]
     return ", ".join(shown) + (", …" if len(groups) > 4 else "")
-
-
-def _ranks_text(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -1,0 +1,153 @@
+"""Expectations: what a check states about a rank or a run, failing with findings that name both by themselves."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from grader.checks import compare
+from grader.checks.observations import Attempt, Tensors, WrongKind, typed
+from grader.checks.tolerance import Reduction
+from grader.model import Finding, Value
+from grader.model.errors import CheckFailed
+
+if TYPE_CHECKING:
+    import torch
+
+MAX_FINDINGS = 5
+NO_EXCEPTION = "no exception"
+UNLOADABLE = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError, LookupError, TypeError)
+"""What torch.load raises for bytes that are no file of its own."""
+
+
+class Expectations:
+    """What a RankView and a RunView have in common. A finding names `ranks` unless it is given others."""
+
+    def __init__(self, case: str, world_size: int, ranks: tuple[int, ...]) -> None:
+        self._case, self._size, self._ranks = case, world_size, ranks
+
+    def fail(
+        self,
+        subject: str,
+        *,
+        expected: Any = "",
+        actual: Any = "",
+        ranks: Sequence[int] | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> NoReturn:
+        """The check has failed: one fault, what was expected, what was seen, where."""
+        finding = Finding(
+            subject=subject,
+            expected=str(expected),
+            actual=str(actual),
+            ranks=self._named(ranks),
+            line=line,
+            hint=hint,
+            case=self._case,
+        )
+        raise CheckFailed((finding,))
+
+    def expect(self, condition: object, subject: str, expected: Any = "", actual: Any = "", **fields: Any) -> None:
+        """Fail unless `condition` holds; `fields` as for fail."""
+        if not condition:
+            self.fail(subject, expected=expected, actual=actual, **fields)
+
+    def expect_equal(
+        self, actual: Value, expected: Value, subject: str, *, ranks: Sequence[int] | None = None, budget: int = 5
+    ) -> None:
+        """Plain values, exactly equal."""
+        found = compare.equal(
+            actual, expected, subject=subject, ranks=self._named(ranks), case=self._case, budget=budget
+        )
+        self._raise(found)
+
+    def expect_close(
+        self,
+        actual: Value,
+        expected: Value,
+        subject: str,
+        *,
+        ranks: Sequence[int] | None = None,
+        steps: int | None = None,
+        **how: Any,
+    ) -> None:
+        """Tensors, floats, or dicts and lists of them, within the tolerance of their dtype: sums of `terms` terms in
+        another order, or values after so many dependent `steps`.
+
+        `how` (terms, reduction, stale, alternatives, budget) is handed to grader.checks.compare.close.
+        """
+        if steps is not None:
+            how = {"reduction": Reduction.ACCUMULATED, "terms": steps, **how}
+        how = {"world_size": self._size, **how}
+        self._raise(compare.close(actual, expected, subject=subject, ranks=self._named(ranks), case=self._case, **how))
+
+    def expect_like(self, values: Tensors, like: Mapping[str, torch.Tensor], subject: str, **fields: Any) -> Tensors:
+        """The values, if they have the names, shapes and dtypes of `like`."""
+        kinds, wanted = ({name: _kind(tensor) for name, tensor in one.items()} for one in (values, like))
+        self.expect_equal(kinds, wanted, subject, **fields)
+        return values
+
+    def expect_raised(
+        self, attempt: Attempt, error: str, subject: str, *, returned: str = NO_EXCEPTION, **fields: Any
+    ) -> None:
+        """A call, as `rank.attempt(...).described()` recorded it, raised `error` or a subclass of it. `returned` tells
+        what it did instead of raising."""
+        if error not in attempt["raised"]:
+            actual = error_text(attempt) if attempt["raised"] else returned
+            self.fail(subject, expected=error, actual=actual, **{"line": attempt["line"], **fields})
+
+    def expect_success(self, attempt: Attempt, subject: str, *, expected: str = NO_EXCEPTION, **fields: Any) -> None:
+        """A call, recorded likewise, raised nothing."""
+        if attempt["raised"]:
+            self.fail(subject, expected=expected, actual=error_text(attempt), **{"line": attempt["line"], **fields})
+
+    def expect_kind(self, value: Value, kind: Any, subject: str, **fields: Any) -> Any:
+        """The value, if it is of this kind (see grader.checks.observations)."""
+        try:
+            return typed(value, kind)
+        except WrongKind as wrong:
+            self.fail(f"{subject}{wrong.place}", expected=wrong.expected, actual=wrong.actual, **fields)
+
+    def expect_loads(
+        self, data: bytes | None, subject: str, *, wanted: str = "a state dict", missing: str = "a file", **fields: Any
+    ) -> dict[Any, Any]:
+        """The dict in the bytes of a file that torch.save wrote, loaded with weights_only=True onto the CPU. `wanted`
+        says what it should be, `missing` what is not there where there are no bytes."""
+        import torch
+
+        if data is None:
+            self.fail(subject, expected=missing, actual="there is none", **fields)
+        try:
+            content = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+        except UNLOADABLE as error:
+            self.fail(subject, expected=f"{wanted} that loads with weights_only=True", actual=_refusal(error), **fields)
+        if not isinstance(content, dict):
+            self.fail(subject, expected=wanted, actual=f"a {type(content).__name__}", **fields)
+        return content
+
+    def _named(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
+        return self._ranks if ranks is None else tuple(ranks)
+
+    def _raise(self, findings: Iterator[Finding]) -> None:
+        if found := tuple(islice(findings, MAX_FINDINGS)):
+            raise CheckFailed(found)
+
+
+def error_text(attempt: Attempt) -> str:
+    """`ValueError: what it says`, or `no exception`."""
+    return f"{attempt['raised'][0]}: {attempt['message']}"[:300] if attempt["raised"] else NO_EXCEPTION
+
+
+def _kind(tensor: torch.Tensor) -> list[Any]:
+    return [list(tensor.shape), str(tensor.dtype)]
+
+
+def _refusal(error: Exception) -> str:
+    """Why torch.load refused, in one line."""
+    refused = re.search(r"GLOBAL (\S+)", str(error))
+    return f"it holds an object of {refused[1]}" if refused else str(error).partition("\n")[0]

@@ -1,0 +1,11 @@
+"""What probes share, and the one part of the grader that a probe may import.
+
+    values      seeded tensors and other values by place, copies of what a rank has
+    spies       models whose forward the judge can repeat, numbered samples, optimizers and forwards that note steps
+    meeting     ranks that meet and tell one another something without a process group
+    stores      ports, stand-ins for TCPStore, groups that are held
+    groups      a default group for some of the ranks, DDP by the device rule
+
+A probe runs in every rank, beside student code: nothing here knows an expected value, and nothing is imported but
+torch, psutil and the standard library.
+"""

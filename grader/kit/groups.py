@@ -1,0 +1,41 @@
+"""Process groups by the device rule: a default group for some of the ranks, DDP around a model, what a rank sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def join(rank: Any, name: str, members: Sequence[int]) -> None:
+    """Join a default group of `members` alone. A collective call of theirs; each name once."""
+    backend = "cpu:gloo,cuda:nccl" if rank.device.type == "cuda" else "gloo"
+    store = dist.FileStore(str(rank.shared / f"group-{name}"), len(members))  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=members.index(rank.rank), world_size=len(members))
+
+
+def wrapped(rank: Any, model: torch.nn.Module, **options: Any) -> DistributedDataParallel:
+    """The model in DDP. A collective call of the default group."""
+    ids = [rank.device.index] if rank.device.type == "cuda" else None
+    return DistributedDataParallel(model, device_ids=ids, **options)
+
+
+def all_agree(vote: object) -> bool:
+    """Whether every rank of the default group votes for it. A collective call."""
+    votes = torch.tensor(float(bool(vote)))
+    dist.all_reduce(votes, dist.ReduceOp.MIN)
+    return bool(votes)
+
+
+def default_group() -> dict[str, Any] | None:
+    """The default group as this rank sees it, or None. `meeting` is None where its store tells no address and port."""
+    if not dist.is_initialized():
+        return None
+    store: Any = dist.distributed_c10d._get_default_store()
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    meeting = f"{store.host}:{store.port}" if hasattr(store, "port") else None
+    return {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "meeting": meeting}

@@ -1,0 +1,138 @@
+"""Spies: what a probe hands to student code in order to see what becomes of it.
+
+A model whose forward is a function of its named tensors, which the judge can repeat; inputs that carry the numbers of
+their samples; optimizers and forwards that note their steps.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.multiprocessing import reductions
+from torch.utils.data import Dataset
+
+from grader.kit.values import copies, generator
+
+Tensors = dict[str, torch.Tensor]
+
+
+class FunctionalModel(nn.Module):
+    """A model whose forward is `compute(tensors, inputs)`, a function of its named parameters and buffers: called with
+    recorded tensors it is the same computation in the judge. A subclass has `compute` as a static method."""
+
+    compute: Callable[[Mapping[str, torch.Tensor], torch.Tensor], torch.Tensor]
+
+    def tensors(self) -> Tensors:
+        """All parameters and buffers by name, frozen ones too."""
+        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
+
+    def state(self) -> Tensors:
+        """Copies of them, on the CPU."""
+        return copies(self.tensors())
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return type(self).compute(self.tensors(), inputs)
+
+
+# -- samples that carry their numbers ---------------------------------------------------------------------------------
+
+
+def numbered(numbers: Iterable[int], features: torch.Tensor) -> torch.Tensor:
+    """Inputs of shape (samples, 1 + width): the first column is the sample's number."""
+    column = torch.tensor(list(numbers), dtype=features.dtype).unsqueeze(1)
+    return torch.cat([column, features], dim=1)
+
+
+def numbers_of(inputs: torch.Tensor) -> list[int]:
+    """The numbers of the samples in a batch."""
+    return [round(number) for number in inputs[:, 0].tolist()]
+
+
+class NumberedData(Dataset[Any]):
+    """Pairs (x, y): x, float64 of shape (1 + features,), begins with the sample's number; y is int64 of shape (),
+    below `classes`. All of it is `inputs` and `targets`."""
+
+    def __init__(self, samples: int, seed: int, *, features: int, classes: int) -> None:
+        random = generator(seed, "numbered data")
+        values = torch.randn(samples, features, dtype=torch.float64, generator=random)
+        self.inputs = numbered(range(samples), values)
+        self.targets = torch.randint(classes, (samples,), generator=random)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.inputs[index], self.targets[index]
+
+
+_weak_reference: Callable[[Any], Any] = reductions.StorageWeakRef
+
+
+# -- what notes its steps ---------------------------------------------------------------------------------------------
+
+
+class StepNotes:
+    """What one model trained on in this process: `batches[k]` holds the numbers of the samples of step k, `states[k]`
+    the model's tensors before it, and `trained` is the model. A forward counts as a step only when a gradient flows
+    back through its outputs; evaluation passes do not."""
+
+    def __init__(self, at_first: Callable[[], Any] = lambda: None) -> None:
+        """`at_first` is asked for `seen` in the first step's forward."""
+        self.batches: list[list[int]] = []
+        self.states: list[Tensors] = []
+        self.trained: FunctionalModel | None = None
+        self.seen: Any = None
+        self._at_first = at_first
+
+    def listen(self, model: FunctionalModel, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+        """Note the batch and the state as of now, and keep them once a gradient reaches the outputs."""
+        if not outputs.requires_grad:
+            return
+        numbers, state, seen, kept = numbers_of(inputs), model.state(), self._at_first(), list[bool]()
+
+        def keep(_: torch.Tensor) -> None:
+            if not kept:
+                kept.append(True)
+                self.batches.append(numbers)
+                self.states.append(state)
+                self.trained, self.seen = model, self.seen or seen
+
+        outputs.register_hook(keep)  # type: ignore[no-untyped-call]
+
+
+class NotingSGD(torch.optim.SGD):
+    """Plain SGD that notes the gradients of each step by name, in `noted`."""
+
+    def __init__(self, named_parameters: Iterable[tuple[str, torch.Tensor]], lr: float) -> None:
+        self.named, self.noted = dict(named_parameters), list[Tensors]()
+        super().__init__(self.named.values(), lr=lr)
+
+    def step(self, closure: Any = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.noted.append(copies({name: p.grad for name, p in self.named.items() if p.grad is not None}))
+        super().step()
+        return loss
+
+
+class Activations:
+    """Which samples' activations are alive, seen through weak references that keep nothing alive themselves."""
+
+    def __init__(self) -> None:
+        self._watched: list[tuple[Sequence[int], Any]] = []
+
+    def watch(self, numbers: Sequence[int], activation: torch.Tensor) -> None:
+        """`activation` belongs to the samples with these numbers."""
+        self._watched.append((numbers, _weak_reference(activation.untyped_storage())))
+
+    def alive(self) -> list[int]:
+        """The numbers of the samples of which an activation is still alive, in ascending order."""
+        if any(not storage.expired() for _, storage in self._watched):
+            gc.collect()
+        return sorted({one for numbers, storage in self._watched if not storage.expired() for one in numbers})

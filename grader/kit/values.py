@@ -1,0 +1,63 @@
+"""Values that both sides make: seeded by place in a rank and again in the judge; and copies of what a rank has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+
+def seed_for(seed: int, *place: int | str) -> int:
+    """A seed for one place, such as `(seed, "batch", rank, step)`: equal for equal arguments, else independent."""
+    digest = hashlib.blake2b(repr((seed, *place)).encode(), digest_size=8)
+    return int.from_bytes(digest.digest()) >> 1
+
+
+def generator(seed: int, *place: int | str) -> torch.Generator:
+    """A generator for one place, on the CPU."""
+    return torch.Generator().manual_seed(seed_for(seed, *place))
+
+
+def normal(
+    shape: Sequence[int], seed: int, *place: int | str, dtype: torch.dtype = torch.float64, scale: float = 1.0
+) -> torch.Tensor:
+    """Values of a normal distribution of mean 0 and standard deviation `scale`, for one place."""
+    return scale * torch.randn(*shape, dtype=dtype, generator=generator(seed, *place))
+
+
+def token(seed: int, *place: int | str) -> int:
+    """A whole number below 2^20 for one place, exact in float32."""
+    return seed_for(seed, *place) % 2**20
+
+
+def copies(tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Named tensors as they are now, on the CPU, without gradients. Takes `model.named_parameters()` as well."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in dict(tensors).items()}
+
+
+def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Copies of all parameters and buffers, under the keys of its state dict."""
+    return copies(model.state_dict())
+
+
+def stacked(states: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Many states as one tensor a name, the first dimension counting the states; {} if there are none."""
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]} if states else {}
+
+
+def number(value: Any) -> float | None:
+    """A float, from a number or a tensor with one element; else None."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+
+
+def short(value: Any, most: int = 40) -> str:
+    """What a value looks like, at most so many characters."""
+    try:
+        return repr(value)[:most]
+    except Exception:  # a student's __repr__ may raise
+        return f"a {type(value).__name__}"
