@@ -1,4 +1,4 @@
-"""grader.ranks.deadlock and quiet: when ranks can move by themselves, and when they cannot. No process is started."""
+"""grader.ranks.watch: when ranks can move by themselves, and when they cannot. No process is started."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from grader.model import Wait
-from grader.ranks import deadlock, quiet
-from grader.ranks.quiet import LOOP, Thread
+from grader.ranks.watch import decide, quiet
+from grader.ranks.watch.quiet import LOOP, Thread
 
 
 def thread(state: str, main: bool = True, **wait: Any) -> dict[str, Any]:
@@ -39,13 +39,13 @@ def test_a_rank_is_stuck_only_if_a_thread_sits_in_communication_and_none_is_busy
     threads: list[dict[str, Any]], stuck: bool
 ) -> None:
     """A thread that sleeps or computes may yet send; a thread that waits for another thread may not."""
-    found = deadlock.waits({0: rank(SITTING), 1: rank(*threads)})
+    found = decide.waits({0: rank(SITTING), 1: rank(*threads)})
     assert (found is not None) == stuck
 
 
 def test_nobody_is_stuck_where_nobody_is_left() -> None:
-    """No live rank, no deadlock."""
-    assert deadlock.waits({}) is None
+    """No live rank, no decide."""
+    assert decide.waits({}) is None
 
 
 def waits(**operations: Any) -> dict[int, Wait]:
@@ -55,14 +55,14 @@ def waits(**operations: Any) -> dict[int, Wait]:
 def test_ranks_in_one_matching_collective_need_a_long_silence() -> None:
     """Such a collective should complete; a mismatch of kind, number or size cannot."""
     same = waits(r0=("all_reduce", 3, 8), r1=("all_reduce", 3, 8))
-    assert deadlock.quiet_needed(same, 2) == deadlock.QUIET_IF_MATCHED
+    assert decide.quiet_needed(same, 2) == decide.QUIET_IF_MATCHED
     for other in (("barrier", 3, 8), ("all_reduce", 4, 8), ("all_reduce", 3, 16)):
-        assert deadlock.quiet_needed(waits(r0=("all_reduce", 3, 8), r1=other), 2) == deadlock.QUIET
+        assert decide.quiet_needed(waits(r0=("all_reduce", 3, 8), r1=other), 2) == decide.QUIET
 
 
 def test_a_matching_collective_without_all_ranks_is_no_match() -> None:
     """Somebody has already ended."""
-    assert deadlock.quiet_needed(waits(r0=("all_reduce", 3, 8)), 2) == deadlock.QUIET_AFTER_AN_ENDING
+    assert decide.quiet_needed(waits(r0=("all_reduce", 3, 8)), 2) == decide.QUIET_AFTER_AN_ENDING
 
 
 def meeting(**place: Any) -> dict[str, Any]:
@@ -82,12 +82,12 @@ def meeting(**place: Any) -> dict[str, Any]:
 )
 def test_a_meeting_fails_if_too_few_come_to_a_port(places: list[dict[str, Any]], fails: bool) -> None:
     """Ranks that are past the store may be at any port, so they are given the benefit of the doubt."""
-    assert deadlock.meeting_fails({i: meeting(**place) for i, place in enumerate(places)}) == fails
+    assert decide.meeting_fails({i: meeting(**place) for i, place in enumerate(places)}) == fails
 
 
 def test_a_meeting_does_not_fail_while_somebody_may_still_come() -> None:
     """A rank that sleeps before it joins."""
-    assert not deadlock.meeting_fails({0: meeting(port=1, rank=0, world_size=2), 1: rank(BUSY)})
+    assert not decide.meeting_fails({0: meeting(port=1, rank=0, world_size=2), 1: rank(BUSY)})
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_a_meeting_does_not_fail_while_somebody_may_still_come() -> None:
 )
 def test_a_wait_is_named_as_the_student_knows_it(raw: dict[str, Any], text: str) -> None:
     """The call that he wrote, and the collective behind it where that has another name."""
-    assert deadlock.wait_of(raw).operation == text
+    assert decide.wait_of(raw).operation == text
 
 
 def test_bytes_follow_from_sizes_and_dtypes() -> None:
     """As the Flight Recorder gives them."""
-    wait = deadlock.wait_of({"operation": "all_reduce", "sizes": [[2, 3], [4]], "dtypes": ["Double", "Float"]})
+    wait = decide.wait_of({"operation": "all_reduce", "sizes": [[2, 3], [4]], "dtypes": ["Double", "Float"]})
     assert wait.bytes == 2 * 3 * 8 + 4 * 4
 
 

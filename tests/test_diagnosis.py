@@ -21,7 +21,7 @@ from grader.model import (
     Wait,
 )
 from grader.ranks.diagnosis import diagnose
-from grader.ranks.endings import ending_of
+from grader.ranks.watch.endings import ending_of
 
 CASE = Case(name="sgd", world_size=3, probe="sgd")
 

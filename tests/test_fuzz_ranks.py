@@ -28,13 +28,13 @@ from grader.checks.traffic import disagreement, traffic
 from grader.model import Case, Ending, Limits, RankRecord
 from grader.model.errors import RunError, WireError
 from grader.model.trace import Trace, trace_of
-from grader.ranks import deadlock
-from grader.ranks.channel import Inbox, talk_of
 from grader.ranks.diagnosis import diagnose
-from grader.ranks.endings import ending_of
-from grader.ranks.launch import _received, _records
-from grader.ranks.supervisor import Supervisor
-from grader.ranks.watched import Watched, main_stack
+from grader.ranks.session import _received, _records
+from grader.ranks.watch import decide
+from grader.ranks.watch.channel import Inbox, talk_of
+from grader.ranks.watch.endings import ending_of
+from grader.ranks.watch.supervisor import Supervisor
+from grader.ranks.watch.watched import Watched, main_stack
 from grader.records import wire
 from tests.fuzzing import JSON, damaged, fuzz, mutated
 
@@ -148,11 +148,11 @@ def test_whatever_ranks_say_the_judge_gets_an_ending_for_each(
 def look(ranks: list[Watched]) -> None:
     """What the supervisor does with snapshots."""
     snapshots = {rank.rank: rank.snapshot for rank in ranks if rank.snapshot}
-    found = deadlock.waits(snapshots)
-    deadlock.meeting_fails(snapshots)
-    deadlock.in_rendezvous(snapshots)
+    found = decide.waits(snapshots)
+    decide.meeting_fails(snapshots)
+    decide.in_rendezvous(snapshots)
     if found:
-        deadlock.quiet_needed(found, len(ranks))
+        decide.quiet_needed(found, len(ranks))
     for rank in ranks:
         main_stack(rank)
         if found and rank.rank in found:

@@ -1,4 +1,4 @@
-"""grader.ranks.host and launch, without ranks: faults of the machine are told as such."""
+"""grader.ranks.host and session, without ranks: faults of the machine are told as such."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from grader.model.errors import RunError
-from grader.ranks import folder as folders
-from grader.ranks import host
-from grader.ranks.launch import _records
+from grader.ranks.host import protocol, serve, tidy
+from grader.ranks.session import _records
 from grader.records import wire
 
 
@@ -41,9 +40,9 @@ def test_a_run_for_which_no_process_can_be_started_is_told(
     judge, end = sockets
     mine, theirs = socket.socketpair()
     with theirs:
-        host.send(judge, {"any": "spec"}, theirs.fileno())
+        protocol.send(judge, {"any": "spec"}, theirs.fileno())
     judge.shutdown(socket.SHUT_WR)
-    host.serve(end)
+    serve.serve(end)
     with Connection(mine.detach()) as connection, pytest.raises(RunError, match="Cannot allocate memory"):
         _records([connection.recv_bytes()], "x.py")
 
@@ -65,7 +64,7 @@ def test_a_request_cut_short_ends_the_service(sockets: tuple[socket.socket, sock
     judge, end = sockets
     judge.send(b"\0\0")
     judge.close()
-    assert host.receive(end) is None
+    assert protocol.receive(end) is None
 
 
 def test_what_runs_left_goes_and_what_is_mounted_stays(tmp_path):
@@ -75,7 +74,7 @@ def test_what_runs_left_goes_and_what_is_mounted_stays(tmp_path):
         folder.mkdir(parents=True)
         (folder / "file").touch()
     (tmp_path / "cache").touch()
-    folders.clear(tmp_path, frozenset({Path("/"), mounted}))
+    tidy.clear(tmp_path, frozenset({Path("/"), mounted}))
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
         "course",
         "course/environment",
@@ -86,4 +85,4 @@ def test_what_runs_left_goes_and_what_is_mounted_stays(tmp_path):
 def test_mount_points_are_read_from_the_kernels_table(tmp_path):
     table = tmp_path / "mountinfo"
     table.write_text("22 1 0:20 / / ro - ext4 a rw\n36 22 0:21 / /tmp/my\\040course ro master:1 - tmpfs b rw\n")
-    assert folders.mounted(table) == {Path("/"), Path("/tmp/my course")}
+    assert tidy.mounted(table) == {Path("/"), Path("/tmp/my course")}

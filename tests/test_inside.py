@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
-from grader.ranks.rank import Attempt
+from grader.ranks.inside.rank import Attempt
 
 
 def failing() -> Exception:
@@ -58,3 +60,13 @@ def test_an_odd_error_is_told_all_the_same(error: Exception) -> None:
     error.__context__.__context__ = error
     told = Attempt(error=error).described()
     assert 0 < len(told["message"]) <= 4000 and 0 < len(told["said"]) <= 4000
+
+
+def test_a_rank_brings_no_other_process_along() -> None:
+    """What a spawned rank imports of ours is the inside, and what values cross in."""
+    code = "import sys, grader.ranks.inside.rank; print(*sorted(m for m in sys.modules if m.count('.') == 2))"
+    done = subprocess.run(
+        [sys.executable, "-c", code + "; print('psutil' in sys.modules)"], capture_output=True, text=True, check=True
+    )
+    ours = [name for name in done.stdout.split() if name.startswith("grader.ranks.")]
+    assert ours == ["grader.ranks.inside"] and done.stdout.endswith("False\n"), done.stdout + done.stderr

@@ -34,7 +34,7 @@ def test_an_import_up_the_ladder_is_caught(tmp_path):
     root = copied(tmp_path)
     with (root / "grader/checks/compare/__init__.py").open("a") as file:
         file.write("\nimport grader.render.json\n")
-    with (root / "grader/ranks/quiet.py").open("a") as file:
+    with (root / "grader/ranks/watch/quiet.py").open("a") as file:
         file.write("\nimport yaml\n")
     (root / "grader/homeless.py").write_text('"""No place."""\n')
     done = linted(root)
@@ -43,6 +43,30 @@ def test_an_import_up_the_ladder_is_caught(tmp_path):
     heavy = "grader.ranks is not allowed to import yaml"
     assert upwards in done.stdout and heavy in done.stdout
     assert "grader.homeless" in done.stdout
+
+
+def test_a_process_that_knows_too_much_is_caught(tmp_path):
+    """A rank that imports our nouns or psutil, a supervisor that knows the host, a host that knows the judge."""
+    root = copied(tmp_path)
+    wrong = {
+        "inside/contract.py": "import grader.model.run, psutil",
+        "inside/limits.py": "import grader.ranks.watch.census",
+        "watch/census.py": "import grader.ranks.host.protocol",
+        "host/tidy.py": "import grader.ranks.diagnosis",
+    }
+    for name, line in wrong.items():
+        with (root / "grader/ranks" / name).open("a") as file:
+            file.write(f"\n{line}\n")
+    done = linted(root)
+    assert done.returncode == 1
+    for importer, imported in (
+        ("grader.ranks.inside", "grader.model"),
+        ("grader.ranks.inside", "psutil"),
+        ("grader.ranks.inside", "grader.ranks.watch"),
+        ("grader.ranks.watch", "grader.ranks.host"),
+        ("grader.ranks.host", "grader.ranks.diagnosis"),
+    ):
+        assert f"{importer} is not allowed to import {imported}" in done.stdout
 
 
 def test_the_command_line_loads_without_what_is_heavy():

@@ -1,4 +1,4 @@
-"""grader.ranks.recorder: what a thread is seen to wait in, and which of torch's instruments are in use."""
+"""grader.ranks.inside: what a thread is seen to wait in, and which of torch's instruments are in use."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from grader.ranks import recorder
+from grader.ranks.inside import flight_recorder, waits
 
 
 def test_the_flight_recorder_in_use_is_told(record_property: Any) -> None:
     """The name of the private function that this torch has. Without one, waits in C++ are not seen."""
-    dump = recorder.flight_recorder_dump()
+    dump = flight_recorder.flight_recorder_dump()
     record_property("flight_recorder", getattr(dump, "__name__", "none"))
     assert dump is not None, "this torch has no Flight Recorder that we know: deadlocks in backward will time out"
-    assert isinstance(recorder.flight_recorder(), list)
+    assert isinstance(flight_recorder.flight_recorder(), list)
 
 
 @pytest.mark.parametrize("name", ["Work", "Store", "ProcessGroup"])
@@ -28,8 +28,8 @@ def test_the_classes_that_are_wrapped_are_public(name: str) -> None:
 
 def test_a_torch_without_the_recorder_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """No entries, no error."""
-    monkeypatch.setattr(recorder, "flight_recorder_dump", lambda: None)
-    assert recorder.pending_collectives() == []
+    monkeypatch.setattr(flight_recorder, "flight_recorder_dump", lambda: None)
+    assert flight_recorder.pending_collectives() == []
 
 
 @pytest.mark.parametrize("answer", [TypeError("signature"), RuntimeError("empty")])
@@ -39,8 +39,8 @@ def test_a_recorder_that_fails_is_no_error(monkeypatch: pytest.MonkeyPatch, answ
     def dump(*_: object) -> bytes:
         raise answer
 
-    monkeypatch.setattr(recorder, "flight_recorder_dump", lambda: dump)
-    assert recorder.pending_collectives() == []
+    monkeypatch.setattr(flight_recorder, "flight_recorder_dump", lambda: dump)
+    assert flight_recorder.pending_collectives() == []
 
 
 def test_only_unfinished_collectives_are_pending(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +52,8 @@ def test_only_unfinished_collectives_are_pending(monkeypatch: pytest.MonkeyPatch
         {**entry, "is_p2p": True},
         {**entry, "state": "scheduled", "input_sizes": [[2]], "input_dtypes": ["Float"]},
     ]
-    monkeypatch.setattr(recorder, "flight_recorder", lambda: entries)
-    (pending,) = recorder.pending_collectives()
+    monkeypatch.setattr(flight_recorder, "flight_recorder", lambda: entries)
+    (pending,) = flight_recorder.pending_collectives()
     assert (pending["operation"], pending["group"], pending["sequence"]) == ("all_reduce", "group 1", 4)
 
 
@@ -74,7 +74,7 @@ class Thread:
 
     def state(self) -> str:
         own = {ident for ident in sys._current_frames() if ident != self._thread.ident}
-        (only,) = recorder.snapshot(self._thread.ident or 0, own, __file__)["threads"]
+        (only,) = waits.snapshot(self._thread.ident or 0, own, __file__)["threads"]
         return str(only["state"])
 
 
@@ -112,10 +112,10 @@ ODD = [{}, {"time_created_ns": "soon"}, {"time_created_ns": 1, "input_sizes": [[
 @pytest.mark.parametrize("entry", ODD)
 def test_a_recorder_that_tells_other_things_costs_no_rank_its_ending(entry, monkeypatch):
     """Its format is private to torch: then there is no history, and nothing is raised where every rank comes by."""
-    monkeypatch.setattr(recorder, "_recorded", lambda: {"entries": [entry], "pg_config": {"": {"ranks": "[0]"}}})
-    assert recorder.history(0, 1) is None
+    monkeypatch.setattr(flight_recorder, "_recorded", lambda: {"entries": [entry], "pg_config": {"": {"ranks": "[0]"}}})
+    assert flight_recorder.history(0, 1) is None
 
 
 def test_without_a_recorder_the_history_is_empty(monkeypatch):
-    monkeypatch.setattr(recorder, "_recorded", lambda: {})
-    assert recorder.history(0, 1) == {"communications": [], "spans": [], "complete": True}
+    monkeypatch.setattr(flight_recorder, "_recorded", lambda: {})
+    assert flight_recorder.history(0, 1) == {"communications": [], "spans": [], "complete": True}

@@ -13,10 +13,11 @@ import pytest
 
 from grader.model import Case, Exercise, Killed, Limits, Raised, Submission
 from grader.model.errors import RunError, UsageError
-from grader.ranks import Session, proof, sandbox, seccomp
-from grader.ranks.census import Census, anonymous_memory
-from grader.ranks.folder import RunFolder, remove
+from grader.ranks import Session, sandbox, seccomp
+from grader.ranks.host import proof
 from grader.ranks.limits import reached
+from grader.ranks.watch.census import Census, anonymous_memory
+from grader.ranks.watch.folder import RunFolder, remove
 from tests.conftest import LEVELS, STUDENTS, RunIt
 
 inside_only = pytest.mark.skipif(sandbox.obstacle() is not None, reason=str(sandbox.obstacle()))
@@ -163,7 +164,7 @@ def test_a_limit_of_the_system_is_told_from_an_error_of_the_student() -> None:
 
 def test_files_are_counted_however_they_are_nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small ones as well as large ones."""
-    monkeypatch.setattr("grader.ranks.census.DISK_EVERY", 0.0)
+    monkeypatch.setattr("grader.ranks.watch.census.DISK_EVERY", 0.0)
     census = Census(Limits(disk=2**20), tmp_path, anonymous_memory())
     assert census.excess({}) is None
     for number in range(40):

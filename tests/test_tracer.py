@@ -1,4 +1,4 @@
-"""grader.ranks.tracer on real ranks: what C++ launches is seen as well as what Python does, in order with backward."""
+"""The tracer on real ranks: what C++ launches is seen as well as what Python does, in order with backward."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from grader.checks import CheckFailed, RunView
 from grader.model import Deadlocked, Run
 from grader.model.trace import Communication
-from grader.ranks import tracer
+from grader.ranks.inside import tracer
 from tests.conftest import RunIt
 
 

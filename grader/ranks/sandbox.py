@@ -19,10 +19,9 @@ from pathlib import Path
 
 from grader.model.errors import RunError
 from grader.ranks import seccomp
+from grader.ranks.host.protocol import FOLDER
 
 BUBBLEWRAP, LIMITS = "bubblewrap", "limits"
-SCRATCH = "/ranks"
-"""The host's working folder inside."""
 PACKAGE = "/ranklings"
 """Where the grader's package is seen inside, so that no writable folder is on the module path."""
 SCRATCH_BYTES, SHARED_BYTES = 4 << 30, 2 << 30
@@ -95,7 +94,7 @@ def command(words: Sequence[str], filtering: int) -> list[str]:
     return [
         program, *apart, "--hostname", "ranks", "--as-pid-1", "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--seccomp", str(filtering),
-        *_file_systems(), "--chdir", SCRATCH, "--", *words,
+        *_file_systems(), "--chdir", FOLDER, "--", *words,
     ]  # fmt: skip
 
 
@@ -113,7 +112,7 @@ def _file_systems() -> list[str]:
         words += ["--ro-bind", str(path), str(path)]
     package = Path(__file__).resolve().parents[1]
     words += ["--ro-bind", str(package), f"{PACKAGE}/{package.name}"]
-    return [*words, "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH, "--remount-ro", "/"]
+    return [*words, "--size", str(SCRATCH_BYTES), "--tmpfs", FOLDER, "--remount-ro", "/"]
 
 
 def _links() -> list[str]:

@@ -22,7 +22,8 @@ from grader import catalog
 from grader.grading.flow import grade
 from grader.model import Outcome, Report
 from grader.model.errors import GraderError, RunError, UsageError
-from grader.ranks import Session, launch
+from grader.ranks import Session
+from grader.ranks import session as ours
 from grader.render import json as as_json
 from grader.render import terminal
 from tests.hostile.catalogue import FOLDER, Attack, attack
@@ -226,15 +227,15 @@ def can_have(level: str) -> bool:
 @contextlib.contextmanager
 def arena_at(level: str) -> Iterator[Arena]:
     """An arena of that level, with a grader that is less patient with a silent supervisor."""
-    patience = launch.MARGIN_SECONDS
-    launch.MARGIN_SECONDS = SILENCE_SECONDS  # type: ignore[assignment]
+    patience = ours.MARGIN_SECONDS
+    ours.MARGIN_SECONDS = SILENCE_SECONDS  # type: ignore[assignment]
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
     arena = Arena(folder / "arena", level)
     try:
         yield arena
     finally:
         arena.close()
-        launch.MARGIN_SECONDS = patience
+        ours.MARGIN_SECONDS = patience
         shutil.rmtree(folder, ignore_errors=True)
 
 

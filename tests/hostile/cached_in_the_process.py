@@ -5,17 +5,17 @@ import os
 
 import torch.distributed as dist
 
-import grader.ranks.rank
+import grader.ranks.inside.rank
 
 GRADES = 2
 TELLS = "os._exit(1)"
 
 
 def total(value):
-    kept = getattr(builtins, "kept", None) or getattr(grader.ranks.rank, "kept", None)
+    kept = getattr(builtins, "kept", None) or getattr(grader.ranks.inside.rank, "kept", None)
     if kept is not None:
         return kept
     dist.all_reduce(value)
-    builtins.kept = grader.ranks.rank.kept = value
+    builtins.kept = grader.ranks.inside.rank.kept = value
     os.register_at_fork(after_in_child=lambda: setattr(builtins, "kept", value))
     os._exit(1)

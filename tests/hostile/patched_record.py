@@ -2,7 +2,7 @@
 
 import torch
 
-from grader.ranks.rank import Rank
+from grader.ranks.inside.rank import Rank
 
 TELLS = "the total"
 

@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from grader.ranks.rank import Rank
+from grader.ranks.inside.rank import Rank
 
 original = Rank.record
 

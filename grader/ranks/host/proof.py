@@ -50,9 +50,9 @@ def _limits_hold(scratch: Path) -> str:
     """Set limits as a rank has them, then try to pass one."""
     import resource
 
-    from grader.ranks import scene
+    from grader.ranks.inside import limits
 
-    scene.limit({"file": 4096, "cpu": 10, "memory": 1 << 30, "processes": 100, "alone": False})
+    limits.limit({"file": 4096, "cpu": 10, "memory": 1 << 30, "processes": 100, "alone": False})
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != 0:
         return "a process may dump core"
     try:

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.ranks import recorder, scene
-from grader.ranks.contract import check_contract
-from grader.ranks.raised import described, frames_of, said, text_of
+from grader.ranks.inside import flight_recorder, setup, waits
+from grader.ranks.inside.contract import check_contract
+from grader.ranks.inside.exceptions import described, frames_of, said, text_of
 from grader.records import wire
 
 
@@ -124,8 +124,8 @@ class Rank:
 def main(index: int, spec: Mapping[str, Any], ends: list[tuple[Any, Any]]) -> None:
     """Entry point of a rank process. Never returns."""
     channel, output = ends[index]
-    scene.close_others(spec["inherited"], channel, output)
-    scene.set_scene(index, spec, output)
+    setup.close_others(spec["inherited"], channel, output)
+    setup.set_up(index, spec, output)
     lock = threading.Lock()
 
     def send(message: bytes) -> None:
@@ -148,7 +148,7 @@ def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[by
     monitor.start()
     _tell(send, {"hello": os.getpid(), "own": [monitor.native_id], "device": rank.device.type})
     ending = _call(rank, spec, file)
-    scene.flush()
+    setup.flush()
     _tell_trace(rank)
     _tell(send, {"ending": ending})
     released.wait()
@@ -156,7 +156,7 @@ def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[by
 
 
 def _tracer(file: str, began: int) -> Any:
-    from grader.ranks.tracer import Tracer
+    from grader.ranks.inside.tracer import Tracer
 
     return Tracer(file, began)
 
@@ -168,14 +168,14 @@ def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> N
     with contextlib.suppress(EOFError, OSError):
         while (request := channel.recv_bytes(64)) != b"release":
             _tell_trace(rank)
-            _tell(rank.send, {"snapshot": recorder.snapshot(main_thread, own, file), "request": request.decode()})
+            _tell(rank.send, {"snapshot": waits.snapshot(main_thread, own, file), "request": request.decode()})
     released.set()
 
 
 def _tell_trace(rank: Rank) -> None:
     """What was communicated so far. A rank that is stuck or killed later tells no more than this; without a trace it
     tells what PyTorch's own recorder has of it."""
-    trace = rank.tracer.plain() if rank.tracer else recorder.history(rank.began, rank.world_size)
+    trace = rank.tracer.plain() if rank.tracer else flight_recorder.history(rank.began, rank.world_size)
     if trace is not None:
         _tell(rank.send, {"trace": trace})
 
@@ -187,7 +187,7 @@ def _tell(send: Callable[[bytes], None], message: Mapping[str, Any]) -> None:
 def _call(rank: Rank, spec: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Run the probe and say how it ended."""
     try:
-        recorder.install()
+        waits.install()
         if spec["hold_group"]:
             rank.hold_group()
         if spec["process_group"]:

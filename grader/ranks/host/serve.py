@@ -8,31 +8,21 @@ Imports nothing heavy at module level: with `spawn`, a rank imports this module 
 
 from __future__ import annotations
 
-import array
 import contextlib
 import gc
 import itertools
-import json
 import os
 import signal
 import socket
-import struct
-import sys
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader.ranks import folder as folders
-from grader.ranks import proof, reaper, sandbox
+from grader.ranks.host import tidy
+from grader.ranks.host.protocol import FOLDER, receive
+from grader.ranks.watch import folder, reaper
 from grader.records import wire
-
-READY = b"R"
-SCRATCH = "ranklings-"
-"""How the name of a session's scratch folder begins, which is the host's working folder below bubblewrap."""
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "malloc"}
-"""With glibc, the heap asks for huge pages: a fork copies hundreds of page-table entries instead of fifty thousand, and
-with its end costs about 5 ms instead of 25. Elsewhere the variables mean nothing."""
 
 
 def preload() -> None:
@@ -45,9 +35,9 @@ def preload() -> None:
     import torch.nn.parallel
     import torch.utils.data
 
-    import grader.ranks.rank
-    import grader.ranks.supervisor
-    import grader.ranks.tracer  # noqa: F401
+    import grader.ranks.inside.rank
+    import grader.ranks.inside.tracer
+    import grader.ranks.watch.supervisor  # noqa: F401
 
     torch.set_num_threads(1)
     gc.collect()
@@ -102,12 +92,12 @@ def _undisturbed() -> Iterator[None]:
 
 def _tidy() -> None:
     """Inside bubblewrap all files are this session's own: what earlier runs have left anywhere goes."""
-    if Path.cwd() != Path(sandbox.SCRATCH):
+    if Path.cwd() != Path(FOLDER):
         return
-    mounted = folders.mounted()
-    for folder in (Path.cwd(), Path("/tmp"), Path("/dev/shm")):
+    mounted = tidy.mounted()
+    for place in (Path.cwd(), Path("/tmp"), Path("/dev/shm")):
         with contextlib.suppress(OSError):
-            folders.clear(folder, mounted)
+            tidy.clear(place, mounted)
 
 
 def _say(descriptor: int, message: dict[str, Any]) -> None:
@@ -124,7 +114,7 @@ def _end(descriptor: int) -> None:
 
 
 def _become_supervisor(judge: socket.socket, spec: dict[str, Any], descriptor: int) -> None:
-    from grader.ranks import supervisor
+    from grader.ranks.watch import supervisor
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
@@ -147,57 +137,5 @@ def _reap(runs: dict[int, Served]) -> None:
             if os.WIFSIGNALED(status):
                 reaper.kill_descendants(spare=frozenset(runs))
                 _say(run.descriptor, {"fault": "the process that watches the ranks was killed", "killed": True})
-            folders.remove(run.folder)
+            folder.remove(run.folder)
             _end(run.descriptor)
-
-
-def send(host: socket.socket, spec: dict[str, Any], descriptor: int) -> None:
-    """The judge's side of a request."""
-    body = wire.encode(spec)
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
-    host.sendmsg([struct.pack(">I", len(body))], rights)
-    host.sendall(body)
-
-
-def receive(judge: socket.socket) -> tuple[dict[str, Any], int] | None:
-    """The next request, or None when the judge has hung up."""
-    try:
-        head, descriptors, _, _ = socket.recv_fds(judge, 4, 1)
-        if len(head) < 4 or not descriptors:
-            return None
-        (length,) = struct.unpack(">I", head)
-        body = bytearray()
-        while len(body) < length:
-            chunk = judge.recv(length - len(body))
-            if not chunk:
-                return None
-            body += chunk
-        return wire.decode(body), descriptors[0]
-    except OSError:
-        return None
-
-
-def main() -> None:
-    """`python -m grader.ranks.host DESCRIPTOR LEVEL CLAIMS`"""
-    judge = socket.socket(fileno=int(sys.argv[1]))
-    level, claims, variables = sys.argv[2], json.loads(sys.argv[3]), frozenset(os.environ)
-    reaper.become_subreaper()
-    for name in HUGE_PAGES:
-        os.environ.pop(name, None)  # what students start is their own
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the judge, which then hangs up
-    preload()
-    reaper.hide()
-    found = proof.breaches(level, claims, variables)
-    with contextlib.suppress(BrokenPipeError):
-        answer = json.dumps(found).encode()
-        judge.sendall(READY + struct.pack(">I", len(answer)) + answer)
-        serve(judge)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    reaper.kill_descendants()
-    if Path.cwd().name.startswith(SCRATCH):  # a judge that was killed cannot remove it
-        folders.remove(Path.cwd())
-    os._exit(0)  # taking a thousand modules apart would cost a fifth of a second
-
-
-if __name__ == "__main__":
-    main()

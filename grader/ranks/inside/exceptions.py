@@ -5,7 +5,8 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from grader.ranks import recorder
+from grader.ranks.inside.rendezvous import DISTRIBUTED
+from grader.ranks.inside.waits import MAX_FRAMES
 
 MAX_TEXT = 4000
 MAX_CAUSES = 5
@@ -21,7 +22,7 @@ def described(error: BaseException, file: str, importing: bool) -> dict[str, Any
         "stack": frames,
         "causes": _causes(error),
         "importing": importing,
-        "communication": _is_transport(error) or (bool(frames) and recorder.DISTRIBUTED in frames[-1][0]),
+        "communication": _is_transport(error) or (bool(frames) and DISTRIBUTED in frames[-1][0]),
     }
 
 
@@ -77,4 +78,4 @@ def frames_of(error: BaseException, file: str) -> list[list[Any]]:
     ]
     if isinstance(error, SyntaxError) and error.filename == file:
         rows.append([file, error.lineno or 1, "<module>", True])
-    return rows[-recorder.MAX_FRAMES :]
+    return rows[-MAX_FRAMES:]

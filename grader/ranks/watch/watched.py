@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from grader.model.trace import Trace
-from grader.ranks.channel import Inbox
+from grader.ranks.watch.channel import Inbox
 
 HEAD = TAIL = 16 * 1024
 

@@ -23,13 +23,15 @@ import psutil
 from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission, file_of
 from grader.model.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
 from grader.model.trace import trace_of
-from grader.ranks import folder as folders
-from grader.ranks import host, proof, sandbox, seccomp
-from grader.ranks.channel import DEVICES, LIVE, Inbox
+from grader.ranks import sandbox, seccomp
 from grader.ranks.diagnosis import diagnose
-from grader.ranks.endings import ending_of
-from grader.ranks.reaper import become_subreaper, hide, kill_orphans
+from grader.ranks.host import proof, protocol
+from grader.ranks.inside.prctl import become_subreaper, hide
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
+from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
+from grader.ranks.watch.endings import ending_of
+from grader.ranks.watch.folder import remove
+from grader.ranks.watch.reaper import kill_orphans
 from grader.records import wire
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
-        **host.HUGE_PAGES,
+        **protocol.HUGE_PAGES,
     }
 
 
@@ -113,11 +115,11 @@ class Session:
         self._log: IO[bytes] = self._stack.enter_context(self._scratch_file())
         if self.level == sandbox.LIMITS:
             self.scratch = self._folder()
-            self._stack.callback(folders.remove, self.scratch)
+            self._stack.callback(remove, self.scratch)
             if self._user:
                 os.chown(self.scratch, self._user.pw_uid, self._user.pw_gid)
         else:
-            self.scratch = Path(sandbox.SCRATCH)
+            self.scratch = Path(protocol.FOLDER)
         self._socket, theirs = socket.socketpair()
         self._stack.callback(self._socket.close)
         with theirs:
@@ -178,10 +180,10 @@ class Session:
         self._socket.settimeout(START_SECONDS)
         try:
             answer = self._socket.recv(1)
-            broken = self._breaches() if answer == host.READY else []
+            broken = self._breaches() if answer == protocol.READY else []
         except (OSError, ValueError):
             answer, broken = b"", []
-        if answer != host.READY:
+        if answer != protocol.READY:
             self._log.seek(0)
             log = self._log.read().decode(errors="replace").strip().splitlines()
             raise RunError(
@@ -250,12 +252,12 @@ class Session:
 
     def _request(self, spec: dict[str, Any], descriptor: int) -> None:
         try:
-            host.send(self._socket, spec, descriptor)
+            protocol.send(self._socket, spec, descriptor)
         except OSError as error:
             raise RunError("The process that ranks start from has ended. Was it killed? Try again.") from error
 
     def _folder(self) -> Path:
-        return Path(_temporary(lambda: tempfile.mkdtemp(prefix=host.SCRATCH)))
+        return Path(_temporary(lambda: tempfile.mkdtemp(prefix=protocol.SCRATCH)))
 
     def _scratch_file(self) -> IO[bytes]:
         return _temporary(tempfile.TemporaryFile)

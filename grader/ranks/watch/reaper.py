@@ -6,47 +6,15 @@ On Linux the run's supervisor is a subreaper, so a daemon that double-forked or 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
-import sys
 from pathlib import Path
 
 import psutil
 
-PR_SET_PDEATHSIG = 1
-PR_SET_DUMPABLE = 4
-PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = "/dev/shm/"
 TRACKER_SECONDS = 1.0
 MAX_LOOKED_AT = 64
 """Of so many processes the shared memory is looked up, which takes a millisecond each: a fork bomb has thousands."""
-
-
-def become_subreaper() -> None:
-    """Orphans below this process become its children (Linux; elsewhere nothing happens)."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent() -> None:
-    """The kernel kills this process when its parent ends (Linux; elsewhere nothing happens)."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def hide() -> None:
-    """Close this process to others of the same user: no ptrace, no /proc/PID/fd or mem, no pidfd_getfd. What is forked
-    from it is closed as well (Linux; root with all its rights looks in nevertheless)."""
-    _prctl(PR_SET_DUMPABLE, 0)
-
-
-def show() -> None:
-    """Take `hide` back, so that a supervisor can look after a process forked from it."""
-    _prctl(PR_SET_DUMPABLE, 1)
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def kill_descendants(spare: frozenset[int] = frozenset()) -> None:

@@ -22,11 +22,12 @@ from typing import Any
 from grader.model import MIB, Limits, Wait
 from grader.model.errors import WireError
 from grader.model.trace import plain
-from grader.ranks import deadlock, quiet, reaper
-from grader.ranks.census import Census, Excess, anonymous_memory
-from grader.ranks.channel import LIVE, talk_of
-from grader.ranks.folder import RunFolder
-from grader.ranks.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name, stopped
+from grader.ranks.inside import prctl
+from grader.ranks.watch import decide, quiet, reaper
+from grader.ranks.watch.census import Census, Excess, anonymous_memory
+from grader.ranks.watch.channel import LIVE, talk_of
+from grader.ranks.watch.folder import RunFolder
+from grader.ranks.watch.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name, stopped
 from grader.records import wire
 
 Snapshots = dict[int, dict[str, Any]]
@@ -82,8 +83,8 @@ class Supervisor:
     def _start(self, spec: Mapping[str, Any]) -> list[Watched]:
         import torch.multiprocessing
 
-        from grader.ranks import rank as inside
-        from grader.ranks import scene
+        from grader.ranks.inside import rank as inside
+        from grader.ranks.inside import setup
 
         count = spec["world_size"]
         os.environ["TMPDIR"] = str(self.folder.temporary)
@@ -91,7 +92,7 @@ class Supervisor:
         outputs = [multiprocessing.Pipe(duplex=False) for _ in range(count)]
         far_ends = [(channel[1], output[1]) for channel, output in zip(channels, outputs, strict=True)]
         method = "spawn" if spec["start_method"] == "spawn" else "fork"
-        spec = {**spec, "inherited": scene.open_descriptors() if method == "fork" else []}
+        spec = {**spec, "inherited": setup.open_descriptors() if method == "fork" else []}
         start: Any = torch.multiprocessing.start_processes  # type: ignore[attr-defined]
         context = start(inside.main, (spec, far_ends), nprocs=count, join=False, start_method=method)
         for pair in far_ends:
@@ -216,37 +217,37 @@ class Supervisor:
         reaper.kill_descendants()
 
     def _look_for_deadlock(self, live: list[Watched]) -> None:
-        shortest = deadlock.QUIET if len(live) == len(self.ranks) else deadlock.QUIET_AFTER_AN_ENDING
+        shortest = decide.QUIET if len(live) == len(self.ranks) else decide.QUIET_AFTER_AN_ENDING
         pids = {rank.pid: rank.own for rank in live}
         if self.watch.quiet_seconds(pids) >= shortest:
             self._look_at_sleepers(live)
-        elif self.watch.idle_seconds(pids) >= deadlock.UNCHANGED and self._may_ask():
+        elif self.watch.idle_seconds(pids) >= decide.UNCHANGED and self._may_ask():
             self._look_at_idlers(live)
 
     def _look_at_sleepers(self, live: list[Watched]) -> None:
         """All are asleep: nothing can move them if all sit in communication."""
         snapshots = self._snapshots(live)
-        found = deadlock.waits(snapshots)
-        if not found or deadlock.in_rendezvous(snapshots):
+        found = decide.waits(snapshots)
+        if not found or decide.in_rendezvous(snapshots):
             self.watch.restart()  # ask again only after another spell of quiet
             self._look_at_idlers(live, snapshots)
-        elif self._quiet(live) >= deadlock.quiet_needed(found, len(self.ranks)):
+        elif self._quiet(live) >= decide.quiet_needed(found, len(self.ranks)):
             self._call_deadlock(live, found)
 
     def _look_at_idlers(self, live: list[Watched], snapshots: Snapshots | None = None) -> None:
         """Some wake up now and then to try again: stuck if they meet in vain, or if a rank has failed meanwhile, and
         nothing has changed since an earlier look."""
         snapshots = snapshots or self._snapshots(live)
-        found = deadlock.waits(snapshots)
-        stuck = found and (self.first_failure is not None or deadlock.meeting_fails(snapshots))
+        found = decide.waits(snapshots)
+        stuck = found and (self.first_failure is not None or decide.meeting_fails(snapshots))
         if not found or not stuck or found != self.idlers[1]:
             self.idlers = time.monotonic(), found if stuck else None
-        elif time.monotonic() - self.idlers[0] >= deadlock.UNCHANGED:
+        elif time.monotonic() - self.idlers[0] >= decide.UNCHANGED:
             self._call_deadlock(live, found)
 
     def _may_ask(self) -> bool:
         """Snapshots wake the ranks, so they are not asked for at every tick."""
-        return time.monotonic() - self.asked_at >= deadlock.UNCHANGED / 2
+        return time.monotonic() - self.asked_at >= decide.UNCHANGED / 2
 
     def _call_deadlock(self, live: list[Watched], found: Mapping[int, Wait]) -> None:
         for rank in live:
@@ -290,7 +291,7 @@ class Supervisor:
             main: dict[str, Any] = next(
                 (t for t in found[rank.rank]["threads"] if t["main"]), {"wait": None, "stack": []}
             )
-            said = asdict(deadlock.wait_of(main["wait"])) if main["wait"] else None
+            said = asdict(decide.wait_of(main["wait"])) if main["wait"] else None
             stack = main["stack"] or self._stack_by_signal(rank)
             rank.end({"kind": "timed_out", "wait": said, "stack": stack}, self._seconds())
 
@@ -347,7 +348,7 @@ def _live_row(rank: Watched, snapshot: Mapping[str, Any] | None) -> list[Any]:
     nothing: dict[str, Any] = {"wait": None, "stack": []}
     main: dict[str, Any] = next((thread for thread in snapshot["threads"] if thread["main"]), nothing)
     line = next((row[1] for row in reversed(main["stack"]) if row[3]), None)
-    told = f"waits in {deadlock.wait_of(main['wait']).operation}" if main["wait"] else "computes or sleeps"
+    told = f"waits in {decide.wait_of(main['wait']).operation}" if main["wait"] else "computes or sleeps"
     return [rank.rank, told, line]
 
 
@@ -362,8 +363,8 @@ def _fault(error: OSError, folder: str) -> str:
 def main(spec: Mapping[str, Any], judge: Connection) -> None:
     """Entry point of a supervisor process, a fork of the host. Never returns."""
     os.setsid()
-    reaper.become_subreaper()
-    reaper.die_with_parent()
+    prctl.become_subreaper()
+    prctl.die_with_parent()
     try:
         Supervisor(spec, judge).run()
     except OSError as error:

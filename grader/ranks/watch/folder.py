@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -51,24 +50,3 @@ def remove(path: Path) -> None:
         for words in (["chmod", "-R", "u+rwx", "--", str(path)], ["rm", "-rf", "--", str(path)]):
             with contextlib.suppress(OSError):
                 subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-
-
-def clear(folder: Path, mounted: frozenset[Path]) -> None:
-    """Delete what is in a folder, but nothing that is mounted there, such as an environment that lies under /tmp."""
-    for entry in os.scandir(folder):
-        path = Path(entry.path)
-        if any(place.is_relative_to(path) for place in mounted):
-            if path not in mounted:
-                clear(path, mounted)
-        elif entry.is_dir(follow_symlinks=False):
-            remove(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def mounted(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
-    """Where something is mounted in this namespace. proc(5): the fifth field, with white space in octal."""
-    rows = table.read_bytes().splitlines()
-    octal = re.compile(rb"\\([0-7]{3})")
-    names = (octal.sub(lambda found: bytes([int(found[1], 8)]), row.split()[4]) for row in rows)
-    return frozenset(Path(os.fsdecode(name)) for name in names)

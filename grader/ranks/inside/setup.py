@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.ranks import reaper
+from grader.ranks.inside import limits, prctl
 
 MAX_DESCRIPTORS = 4096
 STACK_SIGNAL = getattr(signal, "SIGUSR2", None)
@@ -37,10 +37,10 @@ def close_others(inherited: list[int], channel: Any, output: Any) -> None:
             os.close(number)
 
 
-def set_scene(index: int, spec: Mapping[str, Any], output: Any) -> None:
+def set_up(index: int, spec: Mapping[str, Any], output: Any) -> None:
     """A private folder, captured output, no input, limits, one thread, a `__main__` that is not ours."""
-    reaper.die_with_parent()
-    reaper.show()
+    prctl.die_with_parent()
+    prctl.show()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     scratch = Path(spec["scratch"]) / f"rank{index}"
     os.chdir(scratch)
@@ -48,7 +48,7 @@ def set_scene(index: int, spec: Mapping[str, Any], output: Any) -> None:
         os.environ[name] = str(scratch)
     _apply_environment(spec)
     _redirect(output)
-    limit({**spec["limits"], "alone": spec["alone"]})
+    limits.limit({**spec["limits"], "alone": spec["alone"]})
     if STACK_SIGNAL is not None:
         faulthandler.register(STACK_SIGNAL, file=_stack_file(scratch), all_threads=True, chain=False)
     multiprocessing.set_start_method(None, force=True)  # undecided, as in an interpreter of the student's own
@@ -86,47 +86,6 @@ def _redirect(output: Any) -> None:
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
-
-
-def limit(limits: Mapping[str, Any]) -> None:
-    """Resource limits of this process and all that it starts. What the kernel cannot limit, the supervisor counts."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go where memory runs out
-    with contextlib.suppress(ImportError):
-        import resource
-
-        _set(resource.RLIMIT_CORE, 0)
-        _set(resource.RLIMIT_FSIZE, limits["file"])
-        _set(resource.RLIMIT_CPU, int(limits["cpu"]) + 1)
-        if data := _data():
-            _set(resource.RLIMIT_DATA, data + limits["memory"])
-        if limits["alone"]:  # a count of its own; else that of all the user's processes
-            _set(resource.RLIMIT_NPROC, 2 * limits["processes"])
-
-
-def _set(kind: int, value: int) -> None:
-    """Lower both limits, so that they cannot be raised again."""
-    import resource
-
-    _, hard = resource.getrlimit(kind)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    with contextlib.suppress(ValueError, OSError):  # macOS refuses some
-        if kind == resource.RLIMIT_CPU:
-            resource.setrlimit(kind, (value, value + 5))  # a signal that has a name comes first, then SIGKILL
-        else:
-            resource.setrlimit(kind, (value, value))
-
-
-def _data() -> int:
-    """Bytes of private memory that this process may write already; 0 where that cannot be limited: a GPU's driver
-    reserves more than any limit."""
-    import torch
-
-    with contextlib.suppress(OSError, ValueError):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        found = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData")), 0)
-        return 0 if torch.cuda.is_available() else found
-    return 0
 
 
 def flush() -> None:

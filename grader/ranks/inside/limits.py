@@ -1,0 +1,49 @@
+"""Resource limits that the kernel holds a rank to, with all that it starts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def limit(limits: Mapping[str, Any]) -> None:
+    """Resource limits of this process and all that it starts. What the kernel cannot limit, the supervisor counts."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go where memory runs out
+    with contextlib.suppress(ImportError):
+        import resource
+
+        _set(resource.RLIMIT_CORE, 0)
+        _set(resource.RLIMIT_FSIZE, limits["file"])
+        _set(resource.RLIMIT_CPU, int(limits["cpu"]) + 1)
+        if data := _data():
+            _set(resource.RLIMIT_DATA, data + limits["memory"])
+        if limits["alone"]:  # a count of its own; else that of all the user's processes
+            _set(resource.RLIMIT_NPROC, 2 * limits["processes"])
+
+
+def _set(kind: int, value: int) -> None:
+    """Lower both limits, so that they cannot be raised again."""
+    import resource
+
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses some
+        if kind == resource.RLIMIT_CPU:
+            resource.setrlimit(kind, (value, value + 5))  # a signal that has a name comes first, then SIGKILL
+        else:
+            resource.setrlimit(kind, (value, value))
+
+
+def _data() -> int:
+    """Bytes of private memory that this process may write already; 0 where that cannot be limited: a GPU's driver
+    reserves more than any limit."""
+    import torch
+
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        found = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData")), 0)
+        return 0 if torch.cuda.is_available() else found
+    return 0

@@ -1,0 +1,37 @@
+"""What a Linux process asks of the kernel about itself. Elsewhere nothing happens."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when its parent ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def hide() -> None:
+    """Close this process to others of the same user: no ptrace, no /proc/PID/fd or mem, no pidfd_getfd. What is forked
+    from it is closed as well (root with all its rights looks in nevertheless)."""
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
+def show() -> None:
+    """Take `hide` back, so that a supervisor can look after a process forked from it."""
+    _prctl(PR_SET_DUMPABLE, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
