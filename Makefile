@@ -105,7 +105,7 @@ types: $(READY)
 ## bench      time and memory as ratios, and the time from a save to its verdicts
 bench: $(READY)
 	@$(PY) -m grader.authoring.bench $(ARGS)
-	@$(PY) -m grader.practice.watch.bench
+	@$(PY) -m grader.authoring.watch_bench
 
 ## -- The environment
 ## lock       write requirements.lock anew from the ranges of pyproject.toml

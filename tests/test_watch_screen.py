@@ -37,7 +37,7 @@ class View:
 
     @property
     def state(self) -> State:
-        return self.office.desk.state
+        return self.office.loop.state
 
     @property
     def worker(self) -> FakeWorker:
@@ -76,14 +76,14 @@ class View:
 @asynccontextmanager
 async def viewed(root: Path, size: tuple[int, int] = (100, 30)) -> AsyncIterator[View]:
     office = Office(root)
-    app = Screen(office.desk, office.events)
+    app = Screen(office.loop, office.events)
     try:
         async with app.run_test(size=size) as pilot:
             view = View(office, app, pilot)
             await view.sees("starting")
             yield view
     finally:
-        office.hands.close()
+        office.effects.close()
 
 
 def check_of(root: Path, test: Callable[[View], Any], size: tuple[int, int] = (100, 30)) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from grader.model import Report
 from grader.practice.overview import Entry
 from grader.practice.watch import details, pages, plain
-from grader.practice.watch.desk import Desk
 from grader.practice.watch.keys import KEYS, failing_line
+from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import (
     Cancel,
     Chosen,
@@ -28,6 +28,7 @@ from grader.practice.watch.nouns import (
     Listed,
     Load,
     Loaded,
+    Notice,
     Open,
     Overlay,
     Quit,
@@ -35,7 +36,6 @@ from grader.practice.watch.nouns import (
     Said,
     Saved,
     Start,
-    Told,
     Watch,
 )
 from grader.practice.watch.state import Phase, State, advance, begin
@@ -94,7 +94,7 @@ def shown(state: State, width: int = 80) -> str:
 
 def test_at_the_start_the_file_is_graded_as_it_is():
     state = fresh(seed=5)
-    assert state.orders == (
+    assert state.effects == (
         Watch(exercise=reports.EXERCISE, digest="a"),
         Start(worker=1, name="03_train_ddp"),
         Grade(seed=5),
@@ -104,46 +104,46 @@ def test_at_the_start_the_file_is_graded_as_it_is():
 
 def test_a_save_during_a_grade_calls_it_off_and_grades_again_when_the_worker_is_free():
     state = advance(began(fresh()), Saved(digest="b"))
-    assert (state.orders, state.phase) == ((Cancel(),), Phase.CANCELLING)
+    assert (state.effects, state.phase) == ((Cancel(),), Phase.CANCELLING)
     state = said(state, "cancelled")
-    assert (state.orders, state.phase, state.grade) == ((Grade(),), Phase.RUNNING, 2)
+    assert (state.effects, state.phase, state.grade) == ((Grade(),), Phase.RUNNING, 2)
 
 
 def test_a_burst_of_saves_is_graded_once():
     state = began(fresh())
-    orders = []
+    effects = []
     for digest in "bcdefg":
         state = advance(state, Saved(digest=digest))
-        orders += state.orders
+        effects += state.effects
     state = said(state, "cancelled")
-    assert [*orders, *state.orders] == [Cancel(), Grade()] and state.digest == "g"
+    assert [*effects, *state.effects] == [Cancel(), Grade()] and state.digest == "g"
 
 
 def test_an_editor_that_writes_the_same_twice_disturbs_no_grade():
     state = advance(began(fresh()), Saved(digest="a"))
-    assert state.orders == () and state.phase is Phase.RUNNING
+    assert state.effects == () and state.phase is Phase.RUNNING
 
 
 def test_saving_the_same_again_grades_again_when_nothing_runs():
-    assert advance(graded(reports.passed()), Saved(digest="a")).orders == (Grade(),)
+    assert advance(graded(reports.passed()), Saved(digest="a")).effects == (Grade(),)
 
 
 def test_a_deleted_file_calls_the_grade_off_and_is_waited_for():
     state = said(advance(began(fresh()), Saved(digest=None)), "cancelled")
-    assert state.orders == () and "waiting for the file" in shown(state)
-    assert advance(state, Saved(digest="b")).orders == (Grade(),)
+    assert state.effects == () and "waiting for the file" in shown(state)
+    assert advance(state, Saved(digest="b")).effects == (Grade(),)
 
 
 def test_a_file_that_is_missing_at_the_start_is_waited_for():
     state = fresh(digest=None)
-    assert Grade() not in state.orders and state.phase is Phase.IDLE
-    assert advance(state, Saved(digest="b")).orders == (Grade(),)
+    assert Grade() not in state.effects and state.phase is Phase.IDLE
+    assert advance(state, Saved(digest="b")).effects == (Grade(),)
 
 
 def test_a_report_that_comes_before_the_cancel_counts_and_the_new_file_is_graded():
     state = advance(began(fresh()), Saved(digest="b"))
     state = said(state, "report", reports.partial(), first=0.1, seconds=0.2)
-    assert state.attempts == 1 and state.orders == (Grade(),) and state.busy
+    assert state.attempts == 1 and state.effects == (Grade(),) and state.busy
 
 
 def test_what_an_earlier_grade_or_worker_says_is_not_heard():
@@ -157,29 +157,29 @@ def test_what_an_earlier_grade_or_worker_says_is_not_heard():
 @pytest.mark.parametrize("event", [{}, {"event": "verdict"}, {"event": "began", "grade": 1}, {"event": "report"}])
 def test_an_odd_event_changes_nothing(event):
     state = began(fresh())
-    assert advance(state, Said(worker=1, event={"grade": 1, **event})) == replace(state, orders=())
+    assert advance(state, Said(worker=1, event={"grade": 1, **event})) == replace(state, effects=())
 
 
 # -- a worker that dies -----------------------------------------------------------------------------------------------
 
 
 def test_a_worker_that_died_is_replaced_at_the_next_save():
-    state = advance(began(fresh()), Ended(worker=1, told="The process that grades has ended (signal 9)."))
-    assert state.phase is Phase.DOWN and state.orders == () and "signal 9" in shown(state)
+    state = advance(began(fresh()), Ended(worker=1, reason="The process that grades has ended (signal 9)."))
+    assert state.phase is Phase.DOWN and state.effects == () and "signal 9" in shown(state)
     state = advance(state, Saved(digest="b"))
-    assert state.orders == (Start(worker=2, name="03_train_ddp"), Grade())
+    assert state.effects == (Start(worker=2, name="03_train_ddp"), Grade())
     assert (state.grade, state.fault) == (1, "")
 
 
 def test_a_worker_that_died_is_replaced_at_a_key():
     state = pressed(advance(began(fresh()), Ended(worker=1)), "rerun")
-    assert state.orders == (Start(worker=2, name="03_train_ddp"), Grade())
+    assert state.effects == (Start(worker=2, name="03_train_ddp"), Grade())
 
 
 def test_a_fault_is_shown_and_the_next_save_is_graded():
     state = said(began(fresh()), "fault", sentence="The ranks could not be run: no room.")
     assert "no room" in shown(state) and "not graded" in shown(state)
-    assert advance(state, Saved(digest="b")).orders == (Grade(),)
+    assert advance(state, Saved(digest="b")).effects == (Grade(),)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_an_edited_manifest_brings_its_checks():
 
 def test_after_a_pass_it_waits():
     state = graded(reports.passed())
-    assert state.orders == () and "Every check passed" in shown(state) and "passed · 100/100" in shown(state)
+    assert state.effects == () and "Every check passed" in shown(state) and "passed · 100/100" in shown(state)
 
 
 def test_attempts_are_counted():
@@ -287,14 +287,14 @@ def test_a_check_that_passes_has_no_hint_to_give():
 
 def test_rerun_draws_a_seed_and_replay_keeps_it():
     state = graded(reports.partial())
-    assert pressed(state, "rerun").orders == (Grade(seed=None),)
-    assert pressed(state, "replay").orders == (Grade(seed=123),)
-    assert pressed(graded(reports.partial(), fresh(seed=5)), "rerun").orders == (Grade(seed=5),)
+    assert pressed(state, "rerun").effects == (Grade(seed=None),)
+    assert pressed(state, "replay").effects == (Grade(seed=123),)
+    assert pressed(graded(reports.partial(), fresh(seed=5)), "rerun").effects == (Grade(seed=5),)
 
 
 def test_the_failing_line_is_shown_and_copied():
     state = pressed(graded(reports.partial()), "place")
-    assert state.notice == f"{PATH}:41" and state.orders == (Copy(text=f"{PATH}:41"),)
+    assert state.notice == f"{PATH}:41" and state.effects == (Copy(text=f"{PATH}:41"),)
     assert failing_line(graded(reports.syntax_error())) == 31
     assert pressed(fresh(), "place").notice == str(PATH)
 
@@ -302,66 +302,66 @@ def test_the_failing_line_is_shown_and_copied():
 def test_the_report_is_opened_once_there_is_one():
     assert "no report" in pressed(fresh(), "report").notice
     report = reports.partial()
-    assert pressed(graded(report), "report").orders == (Open(kind="report", report=report),)
+    assert pressed(graded(report), "report").effects == (Open(kind="report", report=report),)
 
 
 def test_the_trace_is_recorded_by_the_same_grade_and_then_opened():
     state = pressed(graded(reports.partial()), "trace")
-    assert state.orders == (Grade(seed=123, trace=True),)
+    assert state.effects == (Grade(seed=123, trace=True),)
     report = reports.partial()
     state = said(began(state), "report", report, first=0.1, seconds=0.2)
-    assert state.orders == (Open(kind="trace", report=report),) and not state.open_trace
+    assert state.effects == (Open(kind="trace", report=report),) and not state.open_trace
 
 
 def test_reset_asks_first():
     state = pressed(graded(reports.partial()), "reset")
-    assert state.overlay is Overlay.RESET and state.orders == () and "Put the stub" in shown(state)
-    assert pressed(state, "yes").orders == (Reset(exercise=reports.EXERCISE),)
+    assert state.overlay is Overlay.RESET and state.effects == () and "Put the stub" in shown(state)
+    assert pressed(state, "yes").effects == (Reset(exercise=reports.EXERCISE),)
     for key in ("quit", "enter", "other"):
-        assert pressed(state, key).orders == () and pressed(state, key).overlay is Overlay.NONE
+        assert pressed(state, key).effects == () and pressed(state, key).overlay is Overlay.NONE
 
 
 def test_next_and_previous_stay_in_the_course():
     state = graded(reports.passed())
-    assert pressed(state, "next").orders == (Load(name="04_launch"),)
-    assert pressed(state, "previous").orders == (Load(name="02_shard_data"),)
+    assert pressed(state, "next").effects == (Load(name="04_launch"),)
+    assert pressed(state, "previous").effects == (Load(name="02_shard_data"),)
     last = replace(state, names=NAMES[:2])
-    assert pressed(last, "next").orders == () and "last exercise" in pressed(last, "next").notice
+    assert pressed(last, "next").effects == () and "last exercise" in pressed(last, "next").notice
 
 
 def test_another_exercise_gets_a_worker_of_its_own():
     other = replace(reports.EXERCISE, name="04_launch")
     state = advance(graded(reports.partial()), Loaded(exercise=other, path=PATH, digest="x"))
-    assert state.orders == (Watch(exercise=other, digest="x"), Start(worker=2, name="04_launch"), Grade())
+    assert state.effects == (Watch(exercise=other, digest="x"), Start(worker=2, name="04_launch"), Grade())
     assert (state.attempts, state.report, state.grade) == (0, None, 1)
 
 
 def test_the_list_is_loaded_walked_and_left():
     entries = tuple(Entry(name=name, exercise=None) for name in NAMES)
-    assert pressed(fresh(), "list").orders == (List(),)
+    assert pressed(fresh(), "list").effects == (List(),)
     state = advance(fresh(), Listed(entries=entries))
     assert state.cursor == 1 and "› 03" in shown(state)
-    assert pressed(state, "down", "enter").orders == (Load(name="04_launch"),)
-    assert pressed(state, "enter").orders == () and pressed(state, "quit").overlay is Overlay.NONE
+    assert pressed(state, "down", "enter").effects == (Load(name="04_launch"),)
+    assert pressed(state, "enter").effects == () and pressed(state, "quit").overlay is Overlay.NONE
     assert pressed(state, *["up"] * 5).cursor == 0
 
 
 def test_a_submission_from_elsewhere_is_neither_reset_nor_left():
     state = graded(reports.partial(), fresh(submission=True))
     for key in ("next", "previous", "reset"):
-        assert pressed(state, key).orders == () and pressed(state, key).notice
+        assert pressed(state, key).effects == () and pressed(state, key).notice
         assert pressed(state, key).overlay is Overlay.NONE
 
 
 def test_help_names_every_key_and_any_key_leaves_it():
     state = pressed(fresh(), "help")
     assert all(what.split()[0] in shown(state) for _, what in KEYS.values())
-    assert pressed(state, "quit").orders == () and pressed(state, "other").overlay is Overlay.NONE
-    assert pressed(fresh(), "quit").orders == (Quit(),)
+    assert pressed(state, "quit").effects == () and pressed(state, "other").overlay is Overlay.NONE
+    assert pressed(fresh(), "quit").effects == (Quit(),)
 
 
 def test_a_key_takes_away_what_was_said():
-    state = advance(graded(reports.partial()), Told(text="Opened it"))
+    state = advance(graded(reports.partial()), Notice(text="Opened it"))
     assert "Opened it" in shown(state) and "Opened it" not in shown(pressed(state, "down"))
 
 
@@ -459,7 +459,7 @@ def test_plain_lines_say_a_save_during_a_grade_once():
 def test_plain_lines_say_a_fault_and_a_death():
     fault = Said(worker=1, event={"event": "fault", "grade": 1, "sentence": "No room."})
     assert lines_of(began(fresh()), fault) == ["No room.", "Waiting for a save."]
-    assert lines_of(began(fresh()), Ended(worker=1, told="It ended.")) == ["It ended.", "Waiting for a save."]
+    assert lines_of(began(fresh()), Ended(worker=1, reason="It ended.")) == ["It ended.", "Waiting for a save."]
 
 
 # -- anything at all --------------------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ steps = st.one_of(
     st.builds(Saved, digest=st.sampled_from(["a", "b", None])),
     st.builds(lambda fact, grade: ("said", fact, grade), facts, st.integers(-1, 0)),
     st.just(Ended(worker=1)),
-    st.just(Told(text="done")),
+    st.just(Notice(text="done")),
     st.just(Listed(entries=tuple(Entry(name=name, exercise=None) for name in NAMES))),
 )
 
@@ -505,7 +505,7 @@ def test_whatever_happens_it_goes_on_and_can_be_shown(happened):
             event = step
             under_way = 0 if isinstance(step, Ended) and step.worker == state.worker else under_way
         before, state = state, advance(state, event)
-        under_way += sum(isinstance(order, Grade) for order in state.orders)
+        under_way += sum(isinstance(order, Grade) for order in state.effects)
         assert under_way in (0, 1) and (under_way == 1) == state.busy
         shown(state, 40)
         list(plain.told(before, state))
@@ -519,11 +519,11 @@ def test_a_burst_of_saves_is_told_once():
         events.put(Said(worker=1, event={"event": "cancelled", "grade": grade}))
     events.put(Key(name="quit"))
     said: list[str] = []
-    plain.run(Desk(fresh(), Idle(), lambda report: None), events, said.append)  # type: ignore[arg-type]
+    plain.run(Loop(fresh(), Idle(), lambda report: None), events, said.append)  # type: ignore[arg-type]
     assert said.count("Saved; grading.") == 1
 
 
 class Idle:
-    """Hands that do nothing."""
+    """Effects that do nothing."""
 
     def carry_out(self, order: object) -> None: ...

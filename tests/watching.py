@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grader.practice.watch.desk import Desk
-from grader.practice.watch.hands import Hands, Place
+from grader.practice.watch.effects import Effects, Place
+from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Ended, Event, Said
 from grader.practice.watch.state import begin
 from tests import small
@@ -35,7 +35,7 @@ class FakeWorker:
 
     number: int
     words: list[str]
-    tell: Callable[[Event], None]
+    emit: Callable[[Event], None]
     commands: list[dict[str, Any]] = field(default_factory=list)
     open: bool = True
 
@@ -53,15 +53,15 @@ class FakeWorker:
         return sum(command["do"] == "grade" for command in self.commands)
 
     def say(self, event: str, report: Any = None, **facts: Any) -> None:
-        self.tell(Said(worker=self.number, event={"event": event, "grade": self.grade, **facts}, report=report))
+        self.emit(Said(worker=self.number, event={"event": event, "grade": self.grade, **facts}, report=report))
 
     def die(self) -> None:
-        self.tell(Ended(worker=self.number, told="The process that grades has ended (signal 9)."))
+        self.emit(Ended(worker=self.number, reason="The process that grades has ended (signal 9)."))
 
 
 @dataclass
 class Office:
-    """A desk with fake workers, on the small exercise or a copy of it under another name."""
+    """A loop with fake workers, on the small exercise or a copy of it under another name."""
 
     root: Path
     events: queue.SimpleQueue[Event | None] = field(default_factory=queue.SimpleQueue)
@@ -72,16 +72,16 @@ class Office:
         small.build(self.root)
         shutil.copytree(self.root / "exercises" / small.NAME, self.root / "exercises" / "91_total")
         place = Place(root=self.root)
-        self.hands = Hands(place, self.events.put, self.hire)
+        self.effects = Effects(place, self.events.put, self.start_worker)
         loaded = place.load(small.NAME)
         names = (small.NAME, "91_total")
         state = begin(loaded.exercise, loaded.path, names, digest=loaded.digest)
-        self.desk = Desk(state, self.hands, self.reports.append)
+        self.loop = Loop(state, self.effects, self.reports.append)
 
     @property
     def worker(self) -> FakeWorker:
         return self.workers[-1]
 
-    def hire(self, number: int, words: list[str], tell: Callable[[Event], None]) -> FakeWorker:
-        self.workers.append(FakeWorker(number, words, tell))
+    def start_worker(self, number: int, words: list[str], emit: Callable[[Event], None]) -> FakeWorker:
+        self.workers.append(FakeWorker(number, words, emit))
         return self.worker

@@ -33,7 +33,7 @@ from grader.grading.flow import grade, preload, warmed
 from grader.grading.running import import_case
 from grader.model import Outcome, Report, Submission
 from grader.model.errors import Cancelled, GraderError, UsageError
-from grader.practice.voice import Job, Teller, Voice
+from grader.practice.worker_events import EventWriter, GradeEvents, Job
 from grader.ranks import Session
 from grader.render import json as as_json
 from grader.visibility import for_student
@@ -53,8 +53,8 @@ def leave() -> None:
 class Worker:
     """Grades one exercise whenever it is told to."""
 
-    def __init__(self, name: str, options: argparse.Namespace, voice: Voice) -> None:
-        self._name, self._options, self._voice = name, options, voice
+    def __init__(self, name: str, options: argparse.Namespace, writer: EventWriter) -> None:
+        self._name, self._options, self._writer = name, options, writer
         self._jobs: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._asked: list[Job] = []
         self._session: Session | None = None
@@ -105,7 +105,7 @@ class Worker:
         with warmed("auto", "forkserver", self._options.sandbox) as session:
             preload()
             self._rehearse(session)
-            self._voice.say("ready")
+            self._writer.say("ready")
             yield session
 
     def _rehearse(self, session: Session) -> None:
@@ -123,12 +123,12 @@ class Worker:
     def _is_sound(self, job: Job, session: Session) -> bool:
         """Grade once and say how it ended. False if the session may be damaged."""
         if job.off:
-            self._voice.say("cancelled", grade=job.number)
+            self._writer.say("cancelled", grade=job.number)
             return True
         try:
             report = self._grade(job, session)
         except Cancelled:
-            self._voice.say("cancelled", grade=job.number)
+            self._writer.say("cancelled", grade=job.number)
         except UsageError as error:
             self._say_fault(job, str(error))
         except GraderError as error:
@@ -153,21 +153,21 @@ class Worker:
                 seed=job.seed,
                 trace=job.trace,
                 session=session,
-                listener=Teller(self._voice, job, session),
+                listener=GradeEvents(self._writer, job, session),
             )
         finally:
             self._session = None
 
     def _say_end(self, job: Job, report: Report) -> None:
         if job.off:
-            self._voice.say("cancelled", grade=job.number)
+            self._writer.say("cancelled", grade=job.number)
             return
         now = time.monotonic()
         times = {"first": round((job.first or now) - job.asked, 3), "seconds": round(now - job.asked, 3)}
-        self._voice.say("report", as_json.render(for_student(report)), grade=job.number, **times)
+        self._writer.say("report", as_json.render(for_student(report)), grade=job.number, **times)
 
     def _say_fault(self, job: Job, sentence: str) -> None:
-        self._voice.say("fault", grade=job.number, sentence=sentence)
+        self._writer.say("fault", grade=job.number, sentence=sentence)
 
 
 def _command(line: bytes) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         obey_signals()
         options.root = (options.root or catalog.repository_root()).absolute()  # pytest tells absolute paths
-        worker = Worker(catalog.resolve(options.name, options.root), options, Voice(events, leave))
+        worker = Worker(catalog.resolve(options.name, options.root), options, EventWriter(events, leave))
         threading.Thread(target=worker.listen, args=(commands,), daemon=True).start()
         worker.serve()
     except Leave:

@@ -16,8 +16,8 @@ from pathlib import Path
 from grader import catalog
 from grader.model import Report
 from grader.model.errors import RunError, UsageError
-from grader.practice.watch.desk import Desk
-from grader.practice.watch.hands import Hands, Place
+from grader.practice.watch.effects import Effects, Place
+from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Event
 from grader.practice.watch.state import begin
 
@@ -52,22 +52,22 @@ def paintable() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
 
 
-def _desk(name: str, place: Place, seed: int | None, hands: Hands, on_report: Callable[[Report], None]) -> Desk:
-    """The desk, with the first orders carried out."""
+def _loop(name: str, place: Place, seed: int | None, effects: Effects, on_report: Callable[[Report], None]) -> Loop:
+    """The loop, with the first effects carried out."""
     loaded = place.load(name)
     names = catalog.all_names(place.root)
     given = place.submission is not None
     state = begin(loaded.exercise, loaded.path, names, digest=loaded.digest, submission=given, seed=seed)
-    return Desk(state, hands, on_report)
+    return Loop(state, effects, on_report)
 
 
 def _plainly(name: str, place: Place, seed: int | None, on_report: Callable[[Report], None]) -> None:
     from grader.practice.watch import plain
 
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    hands = Hands(place, events.put)
-    with contextlib.closing(hands), contextlib.suppress(KeyboardInterrupt):
-        plain.run(_desk(name, place, seed, hands, on_report), events, _say)
+    effects = Effects(place, events.put)
+    with contextlib.closing(effects), contextlib.suppress(KeyboardInterrupt):
+        plain.run(_loop(name, place, seed, effects, on_report), events, _say)
 
 
 def _say(line: str) -> None:
@@ -76,12 +76,12 @@ def _say(line: str) -> None:
 
 def _on_a_screen(name: str, place: Place, seed: int | None, on_report: Callable[[Report], None]) -> None:
     events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-    hands = Hands(place, events.put)
-    with contextlib.closing(hands):
-        desk = _desk(name, place, seed, hands, on_report)  # the worker starts here, and prepares while textual does
+    effects = Effects(place, events.put)
+    with contextlib.closing(effects):
+        loop = _loop(name, place, seed, effects, on_report)  # the worker starts here, and prepares while textual does
         from grader.practice.watch.screen import Screen
 
-        screen = Screen(desk, events)
+        screen = Screen(loop, events)
         screen.run()
     if screen.return_code:
         raise RunError("The screen went wrong, as the lines above say. `--plain` does without one.")

@@ -43,8 +43,8 @@ class Files:
     """Tells of every save of some files, from a thread of its own, until it is closed. `known` is what they held when
     somebody looked last."""
 
-    def __init__(self, files: Sequence[Path], known: str | None, tell: Callable[[Saved], None]) -> None:
-        self._files, self._known, self._tell = tuple(map(_absolute, files)), known, tell
+    def __init__(self, files: Sequence[Path], known: str | None, emit: Callable[[Saved], None]) -> None:
+        self._files, self._known, self._emit = tuple(map(_absolute, files)), known, emit
         self._over = threading.Event()
         self._names = {str(path) for path in self._files} | {str(path.resolve()) for path in self._files}
         self._lost = {str(Path(name).parent) for name in self._names}
@@ -89,7 +89,7 @@ class Files:
         now = digest_of(self._files)
         if (saved or now != self._known) and not self._over.is_set():
             self._known = now
-            self._tell(Saved(digest=now))
+            self._emit(Saved(digest=now))
 
 
 def _absolute(path: Path) -> Path:

@@ -31,18 +31,18 @@ def request(state: State, wanted: Grade) -> State:
     if state.missing:
         return replace(state, wanted=None, notice=f"{state.path.name} is missing; save it, or press x for the stub.")
     if state.phase is Phase.IDLE:
-        return _ordered(state, wanted)
+        return _begun(state, wanted)
     if state.phase is Phase.DOWN:
-        return _ordered(started(state), wanted)
+        return _begun(started(state), wanted)
     return replace(called_off(state), wanted=wanted)
 
 
 def started(state: State) -> State:
     """With a new worker, whose grades are counted from one."""
     number = state.worker + 1
-    order = Start(worker=number, name=state.exercise.name)
+    start = Start(worker=number, name=state.exercise.name)
     return replace(
-        state, worker=number, grade=0, ready=False, phase=Phase.IDLE, fault="", orders=(*state.orders, order)
+        state, worker=number, grade=0, ready=False, phase=Phase.IDLE, fault="", effects=(*state.effects, start)
     )
 
 
@@ -50,10 +50,10 @@ def called_off(state: State) -> State:
     """What runs is to end; saying so once is enough."""
     if state.phase is not Phase.RUNNING:
         return state
-    return replace(state, phase=Phase.CANCELLING, live=(), orders=(*state.orders, Cancel()))
+    return replace(state, phase=Phase.CANCELLING, live=(), effects=(*state.effects, Cancel()))
 
 
-def _ordered(state: State, wanted: Grade) -> State:
+def _begun(state: State, wanted: Grade) -> State:
     rows = tuple(replace(row, outcome=None, message="", before=row.outcome or row.before) for row in state.rows)
     return replace(
         state,
@@ -68,7 +68,7 @@ def _ordered(state: State, wanted: Grade) -> State:
         began=False,
         times=None,
         fault="",
-        orders=(*state.orders, wanted),
+        effects=(*state.effects, wanted),
     )
 
 
@@ -84,7 +84,7 @@ def saved(state: State, event: Saved) -> State:
 
 def ended(state: State, event: Ended) -> State:
     """The worker is no more. Not started again by itself: what ended it may do so again."""
-    told = event.told or "The process that grades has ended."
+    told = event.reason or "The process that grades has ended."
     return replace(state, phase=Phase.DOWN, live=(), wanted=None, open_trace=False, fault=told)
 
 
@@ -160,7 +160,7 @@ def _reported(state: State, report: Report, times: tuple[float, float]) -> State
         )
         for verdict in report.verdicts
     )
-    orders = (*state.orders, Open(kind="trace", report=report)) if state.open_trace else state.orders
+    effects = (*state.effects, Open(kind="trace", report=report)) if state.open_trace else state.effects
     return replace(
         state,
         rows=rows,
@@ -169,5 +169,5 @@ def _reported(state: State, report: Report, times: tuple[float, float]) -> State
         times=times,
         attempts=state.attempts + 1,
         open_trace=False,
-        orders=orders,
+        effects=effects,
     )

@@ -34,7 +34,7 @@ def pressed(state: State, key: str) -> State:
     """The State after a key."""
     state = replace(state, notice="")
     if key == "quit" and state.overlay is Overlay.NONE:
-        return replace(state, orders=(*state.orders, Quit()))
+        return replace(state, effects=(*state.effects, Quit()))
     match state.overlay:
         case Overlay.LIST:
             return _in_list(state, key)
@@ -87,7 +87,7 @@ def hints_of(state: State, check: str) -> tuple[str, ...]:
 def _place(state: State) -> State:
     line = failing_line(state)
     place = f"{state.path}:{line}" if line else str(state.path)
-    return replace(state, notice=place, orders=(*state.orders, Copy(text=place)))
+    return replace(state, notice=place, effects=(*state.effects, Copy(text=place)))
 
 
 def failing_line(state: State) -> int | None:
@@ -118,13 +118,13 @@ def _replay(state: State) -> State:
 def _report(state: State) -> State:
     if state.report is None:
         return replace(state, notice="There is no report yet.")
-    return replace(state, orders=(*state.orders, Open(kind="report", report=state.report)))
+    return replace(state, effects=(*state.effects, Open(kind="report", report=state.report)))
 
 
 def _trace(state: State) -> State:
     """The timelines of the last grade if it has them, or else of the same grade run again with them."""
     if state.current and _is_traced(state.current):
-        return replace(state, orders=(*state.orders, Open(kind="trace", report=state.current)))
+        return replace(state, effects=(*state.effects, Open(kind="trace", report=state.current)))
     asked = request(state, Grade(seed=state.fixed_seed if state.seed is None else state.seed, trace=True))
     if asked.missing:
         return asked
@@ -147,13 +147,13 @@ def _beside(step: int) -> Callable[[State], State]:
         index = state.names.index(state.exercise.name) + step if state.exercise.name in state.names else 0
         if not 0 <= index < len(state.names):
             return replace(state, notice=f"This is the {'last' if step > 0 else 'first'} exercise.")
-        return replace(state, orders=(*state.orders, Load(name=state.names[index])))
+        return replace(state, effects=(*state.effects, Load(name=state.names[index])))
 
     return go
 
 
 def _list(state: State) -> State:
-    return replace(state, orders=(*state.orders, List()))
+    return replace(state, effects=(*state.effects, List()))
 
 
 def _in_list(state: State, key: str) -> State:
@@ -174,7 +174,7 @@ def _go_to(state: State, name: str) -> State:
         return state
     if state.submission:
         return replace(state, notice="Watching one submission; end and start again for another exercise.")
-    return replace(state, orders=(*state.orders, Load(name=name)))
+    return replace(state, effects=(*state.effects, Load(name=name)))
 
 
 def _reset(state: State) -> State:
@@ -187,7 +187,7 @@ def _confirmed(state: State, key: str) -> State:
     state = replace(state, overlay=Overlay.NONE)
     if key != "yes":
         return replace(state, notice="Nothing was reset.")
-    return replace(state, orders=(*state.orders, Reset(exercise=state.exercise)))
+    return replace(state, effects=(*state.effects, Reset(exercise=state.exercise)))
 
 
 def _help(state: State) -> State:

@@ -20,10 +20,10 @@ LEAVING_SECONDS = 15
 
 
 class Link:
-    """One worker, from its start to its end. `tell` is called from a thread of the link's own."""
+    """One worker, from its start to its end. `emit` is called from a thread of the link's own."""
 
-    def __init__(self, number: int, words: Sequence[str], tell: Callable[[Event], None]) -> None:
-        self._number, self._tell, self._left = number, tell, False
+    def __init__(self, number: int, words: Sequence[str], emit: Callable[[Event], None]) -> None:
+        self._number, self._emit, self._left = number, emit, False
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the worker
         self._process = subprocess.Popen(
             [sys.executable, "-m", "grader.practice.worker", *words],
@@ -62,10 +62,10 @@ class Link:
         with contextlib.suppress(OSError, ValueError):
             for line in self._process.stdout:
                 if not self._left and (said := said_of(self._number, line)):
-                    self._tell(said)
+                    self._emit(said)
         self._process.wait()
         if not self._left:
-            self._tell(Ended(worker=self._number, told=self._last_word()))
+            self._emit(Ended(worker=self._number, reason=self._last_word()))
         self._errors.close()
 
     def _last_word(self) -> str:

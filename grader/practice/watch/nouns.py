@@ -1,4 +1,4 @@
-"""What watch mode is made of, all frozen: events that come in, orders that go out, and the State between them."""
+"""What watch mode is made of, all frozen: events that come in, effects that go out, and the State between them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A worker is no more. `told` is its last word, if it had one."""
+    """A worker is no more. `reason` is its last word, if it had one."""
 
     worker: int
-    told: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +72,15 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What came of an order, in a sentence."""
+class Notice:
+    """A sentence to show, such as what came of an effect."""
 
     text: str
 
 
-Event = Saved | Said | Ended | Key | Chosen | Loaded | Listed | Told
+Event = Saved | Said | Ended | Key | Chosen | Loaded | Listed | Notice
 
-# ── orders ──
+# ── effects ──
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +148,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quit:
-    """That was all."""
+    """End watch mode."""
 
 
-Order = Start | Watch | Grade | Cancel | Load | List | Open | Reset | Copy | Quit
+Effect = Start | Watch | Grade | Cancel | Load | List | Open | Reset | Copy | Quit
 
 # ── between them ──
 
@@ -201,7 +201,7 @@ class LiveCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that is known and all that is shown. `orders` are what the last event asks to be done, in this order.
+    """All that is known and all that is shown. `effects` are what the last event asks to be done, in this order.
 
     `submission` says that the file is not the exercise's own. `wanted` is graded as soon as the worker is free.
     `report` is the last complete one, of whatever version of the file. `hints` is how many of a check's hints are
@@ -240,7 +240,7 @@ class State:
     cursor: int = 0
     notice: str = ""
     open_trace: bool = False
-    orders: tuple[Order, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
     @property
     def missing(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 
-from grader.practice.watch.desk import Desk
+from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Event, LiveCase, Phase, Quit, Row, State
 from grader.wording.text import points
 
@@ -13,14 +13,14 @@ OUTCOMES = {"failed": "Failed", "blocked": "Blocked", "skipped": "Skipped", "bro
 SAVED = "Saved; grading."
 
 
-def run(desk: Desk, events: queue.SimpleQueue[Event], say: Callable[[str], None]) -> None:
+def run(loop: Loop, events: queue.SimpleQueue[Event], say: Callable[[str], None]) -> None:
     """Say what happens until somebody quits; a burst of saves is told once. Raises KeyboardInterrupt at Ctrl-C."""
     last = ""
-    for line in opening(desk.state):
+    for line in opening(loop.state):
         say(line)
-    while not any(isinstance(order, Quit) for order in desk.state.orders):
-        before = desk.handle(events.get())
-        for line in told(before, desk.state):
+    while not any(isinstance(effect, Quit) for effect in loop.state.effects):
+        before = loop.handle(events.get())
+        for line in told(before, loop.state):
             if line != SAVED or line != last:
                 say(line)
             last = line

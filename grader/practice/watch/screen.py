@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from grader.practice.watch import details, pages
-from grader.practice.watch.desk import Desk
+from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Chosen, Copy, Event, Key, Overlay, Quit, State
 
 PRESSED = {
@@ -88,10 +88,10 @@ class Screen(App[None]):
     SHORT = 18
     """Rows below which no line is left empty."""
 
-    def __init__(self, desk: Desk, events: Queue) -> None:
+    def __init__(self, loop: Loop, events: Queue) -> None:
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, light or dark
-        self.desk, self._events = desk, events
+        self.loop, self._events = loop, events
         self._shown: State | None = None
 
     def compose(self) -> ComposeResult:
@@ -130,7 +130,7 @@ class Screen(App[None]):
 
     def choose(self, row: int) -> None:
         """Select the check in a row of the list."""
-        rows = self.desk.state.ordered
+        rows = self.loop.state.ordered
         if 0 <= row < len(rows):
             self._handle(Chosen(check=rows[row].id))
 
@@ -142,16 +142,16 @@ class Screen(App[None]):
         self.exit()
 
     def action_scroll(self, pages_down: int) -> None:
-        over = self.desk.state.overlay is not Overlay.NONE
+        over = self.loop.state.overlay is not Overlay.NONE
         area = self.query_one("#overlay" if over else "#details", VerticalScroll)
         area.scroll_relative(y=pages_down * max(1, area.size.height - 1), animate=False)
 
     def _handle(self, event: Event) -> None:
-        self.desk.handle(event)
-        for order in self.desk.state.orders:
-            if isinstance(order, Copy):
-                self.copy_to_clipboard(order.text)
-            if isinstance(order, Quit):
+        self.loop.handle(event)
+        for effect in self.loop.state.effects:
+            if isinstance(effect, Copy):
+                self.copy_to_clipboard(effect.text)
+            if isinstance(effect, Quit):
                 self.exit()
         self.paint()
 
@@ -159,7 +159,7 @@ class Screen(App[None]):
 
     def paint(self) -> None:
         """Show the State. What was scrolled stays where it was, unless another check was selected."""
-        state, before = self.desk.state, self._shown
+        state, before = self.loop.state, self._shown
         self._shown = state
         wide = max(self.size.width - 2, 8)
         short = self.size.height < self.SHORT

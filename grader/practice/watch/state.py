@@ -1,8 +1,8 @@
-"""The one model of both faces of watch mode: events and keys in, a frozen State out, and orders for what is to be done.
+"""The one model of both faces of watch mode: events and keys in, a frozen State out, and effects to be carried out.
 
 state = begin(exercise, path, names, digest=…)
 state = advance(state, Saved(digest="…"))
-state.orders      # (Grade(seed=None, trace=False),)
+state.effects      # (Grade(seed=None, trace=False),)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from grader.practice.watch.nouns import (
     Key,
     Listed,
     Loaded,
+    Notice,
     Overlay,
     Phase,
     Row,
     Said,
     Saved,
     State,
-    Told,
     Watch,
 )
 
@@ -54,7 +54,7 @@ def begin(
         worker=worker,
         digest=digest,
         rows=tuple(_row(check.id, check.title, check.points) for check in exercise.checks),
-        orders=(Watch(exercise=exercise, digest=digest),),
+        effects=(Watch(exercise=exercise, digest=digest),),
     )
     return grading.request(grading.started(state), Grade(seed=seed))
 
@@ -64,8 +64,8 @@ def _row(id: str, title: str, points: float) -> Row:
 
 
 def advance(state: State, event: Event) -> State:
-    """The State after an event. `orders` holds what this event asks to be done and nothing older."""
-    state = replace(state, orders=())
+    """The State after an event. `effects` holds what this event asks to be done and nothing older."""
+    state = replace(state, effects=())
     match event:
         case Saved():
             return grading.saved(state, event)
@@ -81,7 +81,7 @@ def advance(state: State, event: Event) -> State:
             return _moved_to(state, event)
         case Listed():
             return _listed(state, event)
-        case Told():
+        case Notice():
             return replace(state, notice=event.text)
     return state
 

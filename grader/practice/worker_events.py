@@ -28,7 +28,7 @@ class Job:
     off: bool = False
 
 
-class Voice:
+class EventWriter:
     """Says events, whole lines only, from any thread. Calls `lost` where nobody listens any more."""
 
     def __init__(self, stream: IO[bytes], lost: Callable[[], None]) -> None:
@@ -57,11 +57,11 @@ def _safe(value: Any) -> Any:
     return value
 
 
-class Teller(Listener):
+class GradeEvents(Listener):
     """Hears what one grade does and says it, with what a student may see."""
 
-    def __init__(self, voice: Voice, job: Job, session: Session) -> None:
-        self._voice, self._job, self._session = voice, job, session
+    def __init__(self, writer: EventWriter, job: Job, session: Session) -> None:
+        self._writer, self._job, self._session = writer, job, session
         self._shown: frozenset[str] = frozenset()
 
     def began(self, exercise: Exercise, seed: int) -> None:
@@ -96,7 +96,7 @@ class Teller(Listener):
 
     def _say(self, event: str, **facts: Any) -> None:
         if not self._job.off:
-            self._voice.say(event, grade=self._job.number, **facts)
+            self._writer.say(event, grade=self._job.number, **facts)
 
 
 def _is_visible(thing: Case | Check) -> bool:

@@ -1,4 +1,4 @@
-"""Does what the State orders: talks to the worker, listens for saves, writes and opens pages. Tells what came of it."""
+"""Carries out what the State asks for: commands to the worker, hearing of saves, pages written and opened."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from grader.practice.watch.files import Files, digest_of, files_of
 from grader.practice.watch.link import Link, words_of
 from grader.practice.watch.nouns import (
     Cancel,
+    Effect,
     Event,
     Grade,
     List,
     Listed,
     Load,
     Loaded,
+    Notice,
     Open,
-    Order,
     Reset,
     Start,
-    Told,
     Watch,
 )
 
@@ -68,35 +68,35 @@ class Place:
 
 
 class Worker(Protocol):
-    """What hands need of a link; a test has its own."""
+    """What Effects needs of a link; a test has its own."""
 
     def send(self, command: dict[str, object]) -> None: ...
     def hang_up(self) -> None: ...
     def close(self) -> None: ...
 
 
-Tell = Callable[[Event], None]
-Hire = Callable[[int, list[str], Tell], Worker]
+Emit = Callable[[Event], None]
+StartWorker = Callable[[int, list[str], Emit], Worker]
 
 
 @dataclass(slots=True)
-class Hands:
-    """Carries out orders. What comes of them is told, from any thread."""
+class Effects:
+    """Carries out effects. What comes of them is emitted as events, from any thread."""
 
     place: Place
-    tell: Tell
-    hire: Hire = Link
+    emit: Emit
+    start_worker: StartWorker = Link
     _workers: list[Worker] = field(default_factory=list)
     _files: Files | None = None
 
-    def carry_out(self, order: Order) -> None:
+    def carry_out(self, effect: Effect) -> None:
         """Never raises for what a person or a machine did: that is told."""
         try:
-            self._do(order)
+            self._do(effect)
         except GraderError as error:
-            self.tell(Told(text=str(error)))
+            self.emit(Notice(text=str(error)))
         except OSError as error:
-            self.tell(Told(text=f"That did not work: {error.strerror or error}."))
+            self.emit(Notice(text=f"That did not work: {error.strerror or error}."))
 
     def close(self) -> None:
         """End every worker and wait for it; no longer hear of saves."""
@@ -107,44 +107,44 @@ class Hands:
         for worker in self._workers:
             worker.close()
 
-    def _do(self, order: Order) -> None:
-        match order:
+    def _do(self, effect: Effect) -> None:
+        match effect:
             case Start():
-                self._start(order)
+                self._start(effect)
             case Watch():
-                self._watch(order)
+                self._watch(effect)
             case Grade():
-                self._workers[-1].send({"do": "grade", "seed": order.seed, "trace": order.trace})
+                self._workers[-1].send({"do": "grade", "seed": effect.seed, "trace": effect.trace})
             case Cancel():
                 self._workers[-1].send({"do": "cancel"})
             case Load():
-                self.tell(self.place.load(order.name))
+                self.emit(self.place.load(effect.name))
             case List():
-                self.tell(Listed(entries=tuple(overview.entries(self.place.root))))
+                self.emit(Listed(entries=tuple(overview.entries(self.place.root))))
             case Open():
-                self.tell(Told(text=self._open(order)))
+                self.emit(Notice(text=self._open(effect)))
             case Reset():
-                self.tell(Told(text=_reset(order.exercise, self.place.root)))
+                self.emit(Notice(text=_reset(effect.exercise, self.place.root)))
 
-    def _start(self, order: Start) -> None:
+    def _start(self, effect: Start) -> None:
         for worker in self._workers:
             worker.hang_up()
         place = self.place
-        words = words_of(order.name, place.root, place.submission, place.sandbox)
-        self._workers.append(self.hire(order.worker, words, self.tell))
+        words = words_of(effect.name, place.root, place.submission, place.sandbox)
+        self._workers.append(self.start_worker(effect.worker, words, self.emit))
 
-    def _watch(self, order: Watch) -> None:
+    def _watch(self, effect: Watch) -> None:
         if self._files:
             self._files.close()
-        self._files = Files(self.place.files(order.exercise), order.digest, self.tell)
+        self._files = Files(self.place.files(effect.exercise), effect.digest, self.emit)
 
-    def _open(self, order: Open) -> str:
+    def _open(self, effect: Open) -> str:
         """Write the page or the timelines, and show them where there is a screen for that."""
-        name = order.report.exercise.name
-        path = folder() / (f"{name}.html" if order.kind == "report" else f"{name}.trace.json")
-        text = rendered(order.kind, order.report).encode()
+        name = effect.report.exercise.name
+        path = folder() / (f"{name}.html" if effect.kind == "report" else f"{name}.trace.json")
+        text = rendered(effect.kind, effect.report).encode()
         files.write(path, functools.partial(_fill, text=text))
-        if order.kind == "trace":
+        if effect.kind == "trace":
             return f"The timelines are in {path}; open that file in ui.perfetto.dev."
         return f"{'Opened' if opened(path) else 'The report is'} {path}"
 

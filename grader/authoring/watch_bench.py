@@ -1,6 +1,6 @@
 """How long a person waits from a save to the first verdict and to the full report, with the real watcher and worker.
 
-    python -m grader.practice.watch.bench [EX] [--times 10]
+    python -m grader.authoring.watch_bench [EX] [--times 10]
 
 It saves the exercise's solution with a comment changed, again and again, in a copy of the exercise. The figures mean
 something on a machine that does nothing else.
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import catalog
-from grader.practice.watch.desk import Desk
-from grader.practice.watch.hands import Hands, Place
+from grader.practice.watch.effects import Effects, Place
+from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Event, Grade, Said, State
 from grader.practice.watch.state import begin
 
@@ -33,7 +33,7 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Seconds from one save to what came of it. `heard` is when the grade was ordered."""
+    """Seconds from one save to what came of it. `heard` is when the grade was asked for."""
 
     heard: float
     first: float
@@ -68,31 +68,31 @@ class Watcher:
 
     def __init__(self, name: str, root: Path) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._hands = Hands(Place(root=root), self._events.put)
-        loaded = self._hands.place.load(name)
+        self._effects = Effects(Place(root=root), self._events.put)
+        loaded = self._effects.place.load(name)
         self.path = loaded.path
         state = begin(loaded.exercise, loaded.path, (name,), digest=loaded.digest)
-        self.desk = Desk(state, self._hands, lambda report: None)
+        self.loop = Loop(state, self._effects, lambda report: None)
 
     def close(self) -> None:
-        self._hands.close()
+        self._effects.close()
 
     def until(self, happened: Callable[[State, Event], bool]) -> float:
         """Go on until something has happened. When that was."""
         while True:
             event = self._events.get(timeout=PATIENCE)
-            self.desk.handle(event)
-            if happened(self.desk.state, event):
+            self.loop.handle(event)
+            if happened(self.loop.state, event):
                 return time.monotonic()
 
     def measured(self, text: str) -> Wait:
         """One save."""
         start = time.monotonic()
         save(self.path, text)
-        attempts = self.desk.state.attempts
-        heard = self.until(lambda state, event: any(isinstance(order, Grade) for order in state.orders)) - start
+        attempts = self.loop.state.attempts
+        heard = self.until(lambda state, event: any(isinstance(effect, Grade) for effect in state.effects)) - start
         first = self.until(lambda state, event: _said(event, "verdict", "report", "fault")) - start
-        if self.desk.state.attempts > attempts:
+        if self.loop.state.attempts > attempts:
             return Wait(heard=heard, first=first, full=first)
         full = self.until(lambda state, event: _said(event, "report", "fault")) - start
         return Wait(heard=heard, first=first, full=full)
@@ -107,7 +107,7 @@ def waits(name: str, root: Path, times: int) -> list[Wait]:
     with course(name, root) as (copy, solution), contextlib.closing(Watcher(name, copy)) as watcher:
         watcher.until(lambda state, event: state.attempts == 1)
         found = [watcher.measured(f"{solution}\n# saved {number}\n") for number in range(times)]
-        report = watcher.desk.state.report
+        report = watcher.loop.state.report
         if report is None or report.status != "passed":
             raise RuntimeError(f"the solution of {name} did not pass")
     return found
@@ -128,7 +128,7 @@ def page(found: Sequence[Wait]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m grader.practice.watch.bench")
+    parser = argparse.ArgumentParser(prog="python -m grader.authoring.watch_bench")
     parser.add_argument("name", metavar="EX", nargs="?", default="03")
     parser.add_argument("--times", type=int, default=10)
     options = parser.parse_args()
