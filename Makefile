@@ -11,7 +11,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help sandbox browser grade watch render gradebook bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
+.PHONY: help new sandbox browser grade watch render gradebook bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -72,6 +72,10 @@ sandbox:
 	@$(say) "$$(bwrap --version) is installed; make doctor says whether it works here."
 
 ## -- For authors
+## new        begin an exercise: make new NAME=08_all_reduce
+new: $(READY)
+	@$(GRADER) new $(NAME) $(ARGS)
+
 ## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]
 verify: $(READY)
 	@$(GRADER) verify $(EX) $(ARGS)

@@ -22,6 +22,7 @@ SUMMARIES = {
     "hint": "Show a hint for the check of exercise EX that fails now.",
     "interview": "Hold an interview against the clock, with a debrief to keep.",
     "list": "List all exercises, and which you have begun.",
+    "new": "Begin an exercise: its files, small and ready for verify.",
     "progress": "Show the course as a map: what is done, and what comes next.",
     "quiz": "Ask questions, spaced so that the answers stay.",
     "render": "Make other formats of a report that `grade --json` wrote.",
