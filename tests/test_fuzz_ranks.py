@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from grader.checks.traffic import disagreement, traffic
 from grader.model import Case, Ending, Limits, RankRecord
 from grader.model.errors import RunError, WireError
-from grader.model.trace import Trace, trace_of
+from grader.model.trace import Trace
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.session import _received, _records
 from grader.ranks.watch import decide
@@ -36,6 +36,7 @@ from grader.ranks.watch.endings import ending_of
 from grader.ranks.watch.supervisor import Supervisor
 from grader.ranks.watch.watched import Watched, main_stack
 from grader.records import wire
+from grader.records.structure import trace_of
 from tests.fuzzing import JSON, damaged, fuzz, mutated
 
 STACK = [["/a/b.py", 3, "step", True], ["/lib/torch/x.py", 9, "all_reduce", False]]

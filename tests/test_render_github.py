@@ -112,7 +112,7 @@ def test_nothing_is_said_where_all_passed():
 
 def test_what_is_broken_is_a_warning_about_us():
     (only,) = commands(broken())
-    assert (only.name, "costs no points" in only.message) == ("warning", True)
+    assert (only.name, "costs you no points" in only.message) == ("warning", True)
 
 
 def faults(count: int, check: int = 1) -> Report:

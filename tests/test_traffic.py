@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from grader.checks import CheckFailed, RunView, amount
 from grader.checks.traffic import disagreement, sent_bytes, traffic
 from grader.model import Case, Finished, RankRecord, Run
-from grader.model.trace import Communication, Span, Trace, plain, trace_of
+from grader.model.trace import Communication, Span, Trace
+from grader.records.structure import trace_of, unstructure
 
 GROUP = (0, 1, 2, 3)
 
@@ -143,14 +144,14 @@ def test_a_trace_that_is_missing_cut_or_elsewhere_fails_the_check(bad: Trace | N
 def test_a_trace_comes_back_from_plain_data() -> None:
     """As it crosses from the ranks and lies in files."""
     whole = trace(call(peer=1, end=2.0, line=3, backward=0, remaining=1), spans=(region(end=None),))
-    assert trace_of(plain(whole)) == whole
+    assert trace_of(unstructure(whole)) == whole
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
 )
-ROW = st.fixed_dictionaries(dict.fromkeys(plain(trace(call()))["communications"][0], JSON))
+ROW = st.fixed_dictionaries(dict.fromkeys(unstructure(trace(call()))["communications"][0], JSON))
 
 
 @given(JSON | st.fixed_dictionaries({"communications": st.lists(ROW, max_size=2), "spans": JSON, "complete": JSON}))

@@ -12,12 +12,12 @@ class Finding:
     """One fault. The sentence is built once, at the end, from the fields."""
 
     subject: str
+    ranks: tuple[int, ...] = ()
     expected: str = ""
     actual: str = ""
-    ranks: tuple[int, ...] = ()
     line: int | None = None
-    hint: str | None = None
     case: str | None = None
+    hint: str | None = None
 
     def sentence(self) -> str:
         """One line: the subject, on which ranks, what was expected, what was seen, at which line."""

@@ -5,12 +5,7 @@ Times are seconds since the run began, on one clock for all its ranks.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
-
-MAX_TEXT, MAX_GROUP, MAX_NUMBER = 200, 10_000, 2**63
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,66 +50,3 @@ class Trace:
     communications: tuple[Communication, ...] = ()
     spans: tuple[Span, ...] = ()
     complete: bool = True
-
-
-def plain(trace: Trace) -> dict[str, Any]:
-    """JSON-able data, as `trace_of` reads it."""
-    return asdict(trace)
-
-
-def trace_of(raw: Any) -> Trace | None:
-    """The trace that plain data describes. None for data that describes none, such as forged data."""
-    try:
-        return Trace(
-            communications=tuple(_communication(row) for row in raw["communications"]),
-            spans=tuple(_span(row) for row in raw["spans"]),
-            complete=raw["complete"] is True,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        return None
-
-
-def _communication(row: Mapping[str, Any]) -> Communication:
-    _check(row, Communication)
-    return Communication(
-        operation=_text(row["operation"]),
-        bytes=_whole(row["bytes"]),
-        dtype=_text(row["dtype"]),
-        group=tuple(_whole(rank) for rank in row["group"][:MAX_GROUP]),
-        start=_seconds(row["start"]),
-        end=_optional(_seconds, row["end"]),
-        **{name: _optional(_whole, row[name]) for name in ("peer", "line", "backward", "remaining")},
-    )
-
-
-def _span(row: Mapping[str, Any]) -> Span:
-    _check(row, Span)
-    end = _optional(_seconds, row["end"])
-    return Span(kind=_text(row["kind"]), name=_text(row["name"]), start=_seconds(row["start"]), end=end)
-
-
-def _check(row: Mapping[str, Any], noun: type[Any]) -> None:
-    if set(row) != {field.name for field in fields(noun)}:
-        raise ValueError("not the fields of a trace")
-
-
-def _whole(value: Any) -> int:
-    number = int(value)
-    if not -MAX_NUMBER < number < MAX_NUMBER:
-        raise ValueError("no size")
-    return number
-
-
-def _seconds(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError("no time")
-    return number
-
-
-def _text(value: Any) -> str:
-    return str(value)[:MAX_TEXT].encode("utf-8", "replace").decode()
-
-
-def _optional(kind: Callable[[Any], Any], value: Any) -> Any:
-    return None if value is None else kind(value)

@@ -22,7 +22,6 @@ import psutil
 
 from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission, file_of
 from grader.model.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
-from grader.model.trace import trace_of
 from grader.ranks import sandbox, seccomp
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
@@ -33,6 +32,7 @@ from grader.ranks.watch.endings import ending_of
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.reaper import kill_orphans
 from grader.records import wire
+from grader.records.structure import trace_of
 
 if TYPE_CHECKING:
     import pwd

@@ -18,6 +18,7 @@ from typing import Any
 from grader.model import Exercise, Run, Submission, Verdict
 from grader.model.errors import UsageError, WireError
 from grader.records import digests, recording, wire
+from grader.records.structure import unstructure
 
 FORMAT = "ranklings/journal/1"
 MAGIC = b"RANKLINGS JOURNAL\n"
@@ -67,7 +68,7 @@ class Journal:
         return resumed
 
     def add_run(self, run: Run) -> None:
-        self._append({"run": recording.plain_run(run)})
+        self._append({"run": unstructure(run)})
 
     def add_verdict(self, verdict: Verdict) -> None:
         row = {"check": verdict.check.id, "outcome": verdict.outcome.value, "score": verdict.score}

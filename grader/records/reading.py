@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grader.model import (
-    Case,
-    Check,
-    Entry,
-    Exercise,
-    Late,
-    Outcome,
-    RankRecord,
-    Report,
-    RequiredName,
-    Result,
-    Run,
-    Submission,
-    Verdict,
-    alone,
-    file_of,
-    slug_of,
-)
+from grader.model import Report, Result, alone, file_of, slug_of
 from grader.model.errors import UsageError
-from grader.model.trace import trace_of
-from grader.records.recording import diagnosis_of, ending_of, finding_of
-from grader.records.structure import exactly, made
+from grader.records.structure import exactly, structure
 from grader.wording.text import encoding_of
 
+Fields = dict[str, Any]
 REPORT, RESULT = "ranklings/report/1", "ranklings/result/1"
 MAX_BYTES = 1 << 28
 
@@ -61,86 +42,75 @@ def result_of(data: Any) -> Result:
         return alone(report_of(data))
     if data["schema"] != RESULT:
         raise ValueError(f"its schema is not {REPORT} or {RESULT}")
-    return made(Result, {"title": data["title"], "entries": tuple(map(_entry, data["entries"]))})
+    entries = [
+        {"report": report_of(entry["report"]), "weight": entry["weight"], "late": entry["late"]}
+        for entry in exactly(list, data["entries"])
+    ]
+    return structure(Result, {"title": data["title"], "entries": entries})
 
 
-def _entry(data: Mapping[str, Any]) -> Entry:
-    late = made(Late, data["late"]) if data["late"] is not None else None
-    return made(Entry, {"report": report_of(data["report"]), "weight": data["weight"], "late": late})
-
-
-def report_of(data: Mapping[str, Any]) -> Report:
+def report_of(data: Fields) -> Report:
     """A report from what JSON gave. Raises LookupError, TypeError or ValueError."""
     if data["schema"] != REPORT:
         raise ValueError(f"its schema is not {REPORT}")
-    exercise = _exercise(data)
-    return made(
-        Report,
-        {
-            "exercise": exercise,
-            "submission": _submission(data["submission"]),
-            "verdicts": tuple(map(_verdict, data["checks"])),
-            "runs": tuple(map(_run, data["runs"])),
-            "torch_version": data["torch"],
-            "notes": tuple(exactly(str, note) for note in data["notes"]),
-            **{key: data[key] for key in ("seed", "device", "sandbox", "seconds")},
-        },
-    )
+    fields = {
+        "exercise": _exercise(data),
+        "submission": _submission(data["submission"]),
+        "verdicts": [_verdict(check) for check in data["checks"]],
+        "runs": [_run(run) for run in data["runs"]],
+        "torch_version": data["torch"],
+        **_picked(data, "seed", "device", "sandbox", "seconds", "notes"),
+    }
+    return structure(Report, fields)
 
 
-def _exercise(data: Mapping[str, Any]) -> Exercise:
+# ── from the fields of the JSON to those of the nouns; `structure` checks what is in them ──
+
+
+def _picked(data: Fields, *names: str) -> Fields:
+    return {name: data[name] for name in names}
+
+
+def _exercise(data: Fields) -> Fields:
     name = exactly(str, data["exercise"])
-    given = {
+    return {
         "name": name,
         "folder": Path("exercises") / name,
         "file": file_of(name) if slug_of(name) else data["submission"]["file"],
-        "requires": tuple(made(RequiredName, required) for required in data["requires"]),
-        "cases": tuple(made(Case, {**case, "probe": case["name"]}) for case in data["cases"]),
-        "checks": tuple(map(_check, data["checks"])),
+        "cases": [{**case, "probe": case["name"]} for case in data["cases"]],
+        "checks": [_check(check) for check in data["checks"]],
+        **_picked(data, "title", "summary", "requires"),
     }
-    return made(Exercise, {**given, "title": data["title"], "summary": data["summary"]})
 
 
-def _check(data: Mapping[str, Any]) -> Check:
-    given = {key: data[key] for key in ("id", "title", "points", "visibility")}
-    return made(Check, {**given, "hints": tuple(data["hints"]), "needs": tuple(data["needs"])})
+def _check(data: Fields) -> Fields:
+    return _picked(data, "id", "title", "points", "visibility", "hints", "needs")
 
 
-def _submission(data: Mapping[str, Any]) -> Submission:
+def _submission(data: Fields) -> Fields:
     text = exactly(str, data["source"])
     source = text.encode(encoding_of(text.encode()), errors="backslashreplace")
-    problem = finding_of(data["problem"]) if data["problem"] is not None else None
-    path = Path(exactly(str, data["path"]))
-    return made(Submission, {"path": path, "source": source, "digest": data["digest"], "problem": problem})
+    return {"path": Path(exactly(str, data["path"])), "source": source, **_picked(data, "digest", "problem")}
 
 
-def _verdict(data: Mapping[str, Any]) -> Verdict:
-    given = {"check": _check(data), "outcome": Outcome(data["status"])}
-    findings = tuple(map(finding_of, data["findings"]))
-    return made(Verdict, {**given, "findings": findings, "message": data["message"], "seconds": data["seconds"]})
+def _verdict(data: Fields) -> Fields:
+    return {
+        "check": _check(data),
+        "outcome": exactly(str, data["status"]),
+        **_picked(data, "findings", "message", "seconds"),
+    }
 
 
-def _run(data: Mapping[str, Any]) -> Run:
+def _run(data: Fields) -> Fields:
     name = exactly(str, data["case"]).rpartition("[")[0]
-    case = {"name": name, "world_size": data["world_size"], "visibility": data["visibility"]}
-    probe = "" if name == "import" else name
-    return made(
-        Run,
-        {
-            "case": made(Case, {**case, "probe": probe}),
-            "ranks": tuple(map(_rank, data["ranks"])),
-            "diagnosis": diagnosis_of(data["diagnosis"]) if data["diagnosis"] is not None else None,
-            "seconds": data["seconds"],
-            "retried": data["retried"],
-        },
-    )
+    case = {"name": name, "probe": "" if name == "import" else name, **_picked(data, "world_size", "visibility")}
+    return {
+        "case": case,
+        "ranks": [_rank(rank) for rank in data["ranks"]],
+        **_picked(data, "diagnosis", "seconds", "retried"),
+    }
 
 
-def _rank(data: Mapping[str, Any]) -> RankRecord:
-    facts = {"kind": data["ending"], "stack": data["stack"], "seconds": data["seconds"], **data["facts"]}
-    trace = None
-    if data["trace"] is not None and (trace := trace_of(data["trace"])) is None:
-        raise ValueError("a trace of a rank is damaged")
-    return made(
-        RankRecord, {"rank": data["rank"], "ending": ending_of(facts), "output": data["output"], "trace": trace}
-    )
+def _rank(data: Fields) -> Fields:
+    ending = {"kind": data["ending"], **_picked(data, "stack", "seconds"), **data["facts"]}
+    return {"ending": ending, **_picked(data, "rank", "output", "trace")}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
 from typing import Any
 
-from grader.model import Diagnosis, Entry, Finding, Outcome, RankRecord, Report, Result, Run, Verdict
-from grader.model.trace import plain
+from grader.model import Entry, Outcome, RankRecord, Report, Result, Run, Verdict
+from grader.records.structure import unstructure
 from grader.scoring import finite
 from grader.wording.text import blocked_by, ended, safe_report, source_lines
 
@@ -59,7 +58,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "weight": finite(entry.weight),
         "score": finite(entry.score),
         "max_score": finite(entry.max_score),
-        "late": {"kept": entry.late.kept, "told": entry.late.told} if entry.late else None,
+        "late": unstructure(entry.late),
         "report": _report(safe_report(entry.report)),
     }
 
@@ -70,7 +69,7 @@ def _report(report: Report) -> dict[str, Any]:
         "exercise": report.exercise.name,
         "title": report.exercise.title,
         "summary": report.exercise.summary,
-        "requires": [asdict(required) for required in report.exercise.requires],
+        "requires": unstructure(report.exercise.requires),
         "status": report.status,
         "score": finite(report.score),
         "max_score": finite(report.max_score),
@@ -84,7 +83,7 @@ def _report(report: Report) -> dict[str, Any]:
             "path": str(report.submission.path),
             "digest": report.submission.digest,
             "source": "\n".join(source_lines(report.submission)),
-            "problem": _finding(report.submission.problem) if report.submission.problem else None,
+            "problem": unstructure(report.submission.problem),
         },
         "notes": list(report.notes),
         "checks": [_check(verdict, report) for verdict in report.verdicts],
@@ -108,7 +107,7 @@ def _check(verdict: Verdict, report: Report) -> dict[str, Any]:
         "visibility": check.visibility,
         "needs": list(check.needs),
         "message": _message(verdict, report),
-        "findings": [_finding(finding) for finding in verdict.findings],
+        "findings": unstructure(verdict.findings),
         "hint": check.hints[0] if check.hints and verdict.outcome is Outcome.FAILED else None,
         "hints": list(check.hints),
         "seconds": _seconds(verdict.seconds),
@@ -122,18 +121,6 @@ def _message(verdict: Verdict, report: Report) -> str:
     return blocked_by(verdict, report.verdicts) if verdict.outcome is Outcome.BLOCKED else verdict.message
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "subject": finding.subject,
-        "ranks": list(finding.ranks),
-        "expected": finding.expected,
-        "actual": finding.actual,
-        "line": finding.line,
-        "case": finding.case,
-        "hint": finding.hint,
-    }
-
-
 def _run(run: Run) -> dict[str, Any]:
     return {
         "case": run.case.id,
@@ -141,33 +128,23 @@ def _run(run: Run) -> dict[str, Any]:
         "visibility": run.case.visibility,
         "seconds": _seconds(run.seconds),
         "retried": run.retried,
-        "diagnosis": _diagnosis(run.diagnosis) if run.diagnosis else None,
+        "diagnosis": unstructure(run.diagnosis),
         "ranks": [_rank(rank) for rank in run.ranks],
     }
 
 
-def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
-    return {
-        "kind": diagnosis.kind,
-        "ranks": list(diagnosis.ranks),
-        "findings": [_finding(finding) for finding in diagnosis.findings],
-    }
-
-
 def _rank(rank: RankRecord) -> dict[str, Any]:
-    facts = asdict(rank.ending)
-    stack = facts.pop("stack")
-    seconds = facts.pop("seconds")
+    facts = unstructure(rank.ending)
     return {
         "rank": rank.rank,
-        "ending": rank.ending.kind,
+        "ending": facts.pop("kind"),
         "at": rank.ending.at,
         "detail": ended(rank.ending),
-        "seconds": _seconds(seconds),
-        "facts": facts,
-        "stack": list(stack),
+        "seconds": _seconds(facts.pop("seconds")),
+        "facts": {name: fact for name, fact in facts.items() if name != "stack"},
+        "stack": facts["stack"],
         "output": rank.output,
-        "trace": plain(rank.trace) if rank.trace else None,
+        "trace": unstructure(rank.trace),
     }
 
 

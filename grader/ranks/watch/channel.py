@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grader.model.errors import WireError
-from grader.model.trace import trace_of
 from grader.records import wire
+from grader.records.structure import trace_of
 
 LIVE = b"L"
 """What a message of a supervisor begins with that is for somebody who watches. No wire frame begins so."""

@@ -21,7 +21,6 @@ from typing import Any
 
 from grader.model import MIB, Limits, Wait
 from grader.model.errors import WireError
-from grader.model.trace import plain
 from grader.ranks.inside import prctl
 from grader.ranks.watch import decide, quiet, reaper
 from grader.ranks.watch.census import Census, Excess, anonymous_memory
@@ -29,6 +28,7 @@ from grader.ranks.watch.channel import LIVE, talk_of
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.watched import Watched, main_stack, parse_faulthandler, reserved_port, signal_name, stopped
 from grader.records import wire
+from grader.records.structure import unstructure
 
 Snapshots = dict[int, dict[str, Any]]
 
@@ -331,7 +331,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             for rank in self.ranks:
                 ending = rank.ending or {"kind": "killed", "signal": "SIGKILL", "by_grader": True, "stack": []}
-                trace = plain(rank.trace) if rank.trace and (stuck or self.spec.get("trace")) else None
+                trace = unstructure(rank.trace) if rank.trace and (stuck or self.spec.get("trace")) else None
                 head = {"rank": rank.rank, "ending": ending, "output": rank.printed.text(), "trace": trace}
                 head["device"] = rank.device
                 self.judge.send_bytes(wire.encode({**head, "observations": len(rank.observations)}))
