@@ -16,8 +16,9 @@ from grader.model.errors import UsageError
 from grader.visibility import for_student
 from grader.wording.advice import begun
 from grader.wording.markdown import escape, table
-from grader.wording.plain import OUR_FAULT, finding_lines
-from grader.wording.summary import MARKS, Block, page, sections
+from grader.wording.marks import MARKS, OUR_FAULT
+from grader.wording.plain import finding_lines
+from grader.wording.summary import Block, page, sections
 from grader.wording.text import blocked_by, points, safe, safe_report
 
 MOST_ERRORS = 10
@@ -178,7 +179,7 @@ def _row(report: Report, verdict: Verdict) -> tuple[str, str, str, str]:
         told += f", {escape(blocked_by(verdict, report.verdicts))}"
     worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
     counted = "" if not verdict.outcome.counted else worth
-    return MARKS[verdict.outcome], escape(verdict.check.title), told, counted
+    return MARKS[verdict.outcome][0], escape(verdict.check.title), told, counted
 
 
 def _reports(result: Result) -> list[Report]:

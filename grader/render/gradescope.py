@@ -31,20 +31,13 @@ from grader.scoring import finite
 from grader.visibility import for_student
 from grader.wording.advice import replay
 from grader.wording.layout import paint
+from grader.wording.marks import MARKS
 from grader.wording.plain import beginning, details, finding_lines, printed, within
 from grader.wording.text import points, safe_report
 
 TOP_BYTES = 150_000
 TESTS_BYTES = 600_000
 """Of all the tests' outputs together: the file stays well under a megabyte."""
-
-STYLES = {
-    Outcome.PASSED: ("✓", "green"),
-    Outcome.FAILED: ("✗", "red"),
-    Outcome.BLOCKED: ("–", "dim"),
-    Outcome.SKIPPED: ("–", "dim"),
-    Outcome.BROKEN: ("!", "yellow"),
-}
 
 Fields = dict[str, Any]
 
@@ -113,7 +106,7 @@ def _graded(verdict: Verdict, scale: float) -> Fields:
 
 
 def _body(verdict: Verdict, report: Report) -> list[Text]:
-    mark, style = STYLES[verdict.outcome]
+    mark, style = MARKS[verdict.outcome]
     head = Text.assemble((f"{mark} {verdict.outcome.value}", style))
     return [head, *map(_line, details(verdict, report))]
 
@@ -126,7 +119,8 @@ def _top(result: Result, factor: float) -> list[Text]:
     for entry in result.entries:
         lines += [*([Text()] if lines else []), *_exercise(entry, for_student(entry.report), factor)]
     if result.max_score <= 0:
-        lines += [Text(), Text("No check could be graded. This is no fault of yours, and staff is told.", "yellow")]
+        told = "No check could be graded. This is not your fault, and your instructors can see that."
+        lines += [Text(), Text(told, "yellow")]
     return lines
 
 

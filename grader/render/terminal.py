@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.text import Text
 
 from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
-from grader.wording.layout import crop, hang, paint, paragraph, value, wrap
+from grader.wording.layout import crop, hang, paint, paragraph, spaced, strip_lines, value, wrap
+from grader.wording.marks import FINDINGS_ON_A_TERMINAL, MARKS, OUR_FAULT
 from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
-from grader.wording.strip import legend, strips
 from grader.wording.text import blocked_by, place, points, rank_list, safe_report
 
 NARROWEST, WIDEST = 40, 100
 """Columns. Beyond the second, points stand too far from their titles."""
 
-FINDINGS_SHOWN = 4
 OUTPUT_LINES = 8
 OUTPUTS_SHOWN = 4
-
-MARKS = {
-    Outcome.PASSED: ("✓", "green"),
-    Outcome.FAILED: ("✗", "red"),
-    Outcome.BLOCKED: ("\N{EN DASH}", "dim"),
-    Outcome.SKIPPED: ("\N{EN DASH}", "dim"),
-    Outcome.BROKEN: ("!", "yellow"),
-}
-OUR_FAULT = "The grader or the exercise is at fault here, not your code. This costs you no points."
 
 Lines = list[Text]
 
@@ -49,7 +39,7 @@ class _Page:
     def lines(self) -> Lines:
         self._find_owners()
         parts = [self.heading(), self.problem(), self.checks(), self.output(), self.start(), self.notes(), self.foot()]
-        return _spaced(part for part in parts if part)
+        return spaced(part for part in parts if part)
 
     def _find_owners(self) -> None:
         if self.report.submission.problem:
@@ -166,9 +156,9 @@ class _Page:
         if not own:
             return [] if verdict.findings else self.indented(verdict.message) + self.hint(verdict.check.hints)
         lines, left = self.deadlock(own)
-        lines += [line for finding in left[:FINDINGS_SHOWN] for line in self.finding(finding)]
-        if len(left) > FINDINGS_SHOWN:
-            lines.append(Text(f"    … and {len(left) - FINDINGS_SHOWN} more", "dim"))
+        lines += [line for finding in left[:FINDINGS_ON_A_TERMINAL] for line in self.finding(finding)]
+        if len(left) > FINDINGS_ON_A_TERMINAL:
+            lines.append(Text(f"    … and {len(left) - FINDINGS_ON_A_TERMINAL} more", "dim"))
         return lines + self.hint([*(finding.hint for finding in own if finding.hint), *verdict.check.hints])
 
     def own(self, verdict: Verdict) -> list[Finding]:
@@ -208,7 +198,7 @@ class _Page:
         if run is None:
             return [], findings
         head = Finding(subject="Deadlock: no rank can go on", case=run.case.id)
-        return self.finding(head) + self.table(run) + self.strips(run), untold(findings, run)
+        return self.finding(head) + self.table(run) + strip_lines(run, self.width, 6), untold(findings, run)
 
     def table(self, run: Run) -> Lines:
         """Rank, what it waits in, line."""
@@ -219,15 +209,6 @@ class _Page:
         ]
         lines[0].stylize("dim")
         return lines
-
-    def strips(self, run: Run) -> Lines:
-        """Who was in which communication when, up to where all of them stopped."""
-        rows = strips(run, self.width - 12)
-        if not rows:
-            return []
-        head = Text("      in order, from left to right", "dim")
-        told = paragraph(Text("      "), Text(legend(run), "dim"), self.width)
-        return [head, *(Text(f"      {rank:<4}  {row}") for rank, row in rows), *told]
 
     def indented(self, text: str, style: str = "") -> Lines:
         lines = hang(Text("    "), value(text, self.width - 4)) if text else []
@@ -255,14 +236,6 @@ class _Page:
 
 def _printed(rank: RankRecord) -> bool:
     return bool(rank.output.strip())
-
-
-def _spaced(parts: Iterable[Lines]) -> Lines:
-    """The parts with an empty line between them."""
-    lines: Lines = []
-    for part in parts:
-        lines += [*([Text()] if lines else []), *part]
-    return lines
 
 
 def _listed(checks: list[tuple[Lines, Lines]]) -> Lines:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import StringIO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+from grader.model import Run
+from grader.wording.strip import legend, strips
 
 MAX_LINES = 12
 """Lines of one value that are shown."""
@@ -35,6 +39,24 @@ def hang(prefix: Text, body: list[Text]) -> list[Text]:
 def paragraph(prefix: Text, text: Text, width: int) -> list[Text]:
     """One text behind a prefix, wrapped to `width` cells with a hanging indent."""
     return hang(prefix, wrap(text, width - prefix.cell_len))
+
+
+def spaced(parts: Iterable[list[Text]]) -> list[Text]:
+    """The parts with an empty line between them."""
+    lines: list[Text] = []
+    for part in parts:
+        lines += [*([Text()] if lines else []), *part]
+    return lines
+
+
+def strip_lines(run: Run, width: int, indent: int) -> list[Text]:
+    """Who was in which communication when, up to where all of them stopped; nothing where no rank told."""
+    margin, rows = " " * indent, strips(run, max(8, width - indent - 6))
+    if not rows:
+        return []
+    told = paragraph(Text(margin), Text(legend(run), "dim"), width)
+    head = Text(f"{margin}in order, from left to right", "dim")
+    return [head, *(Text(f"{margin}{rank:<4}  {row}") for rank, row in rows), *told]
 
 
 def crop(text: str, width: int) -> str:

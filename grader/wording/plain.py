@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.wording.advice import begun, first_to_write, where_to_start
+from grader.wording.marks import FINDINGS_SHOWN, OUR_FAULT
 from grader.wording.strip import legend, strips
 from grader.wording.text import blocked_by, ended, place, rank_list, waiting
 
-OUR_FAULT = "The grader or the exercise is at fault here, not the code that was handed in. This costs no points."
-FINDINGS_SHOWN = 6
 VALUE_LINES = 12
 OUTPUT_LINES = 40
 STRIP_WIDTH = 70

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from grader.model import Finding, Outcome, Report, Result, Verdict
 from grader.wording.advice import begun, replay
 from grader.wording.markdown import code, escape, fence, table
+from grader.wording.marks import FINDINGS_SHOWN, MARKS
 from grader.wording.plain import (
     beginning,
     deadlock_of,
@@ -19,13 +20,6 @@ from grader.wording.plain import (
     waits,
 )
 
-MARKS = {
-    Outcome.PASSED: "✓",
-    Outcome.FAILED: "✗",
-    Outcome.BLOCKED: "–",
-    Outcome.SKIPPED: "–",
-    Outcome.BROKEN: "!",
-}
 OUTPUTS_SHOWN = 4
 CUT = "*This page was cut here, as it would have grown too long.*"
 
@@ -76,7 +70,7 @@ def _check(verdict: Verdict, report: Report, told: set[Finding]) -> Iterator[Blo
     """One check that failed, is broken or was skipped; what an earlier one has told is not told again."""
     if verdict.outcome in (Outcome.PASSED, Outcome.BLOCKED):
         return
-    head = [f"#### {MARKS[verdict.outcome]} {escape(verdict.check.title)}"]
+    head = [f"#### {MARKS[verdict.outcome][0]} {escape(verdict.check.title)}"]
     if verdict.outcome is not Outcome.FAILED:
         yield head
         yield fence(details(verdict, report))
@@ -97,8 +91,8 @@ def _failure(verdict: Verdict, findings: Sequence[Finding], report: Report) -> I
         cells = [(rank, code(state), line) for rank, state, line in waits(run)]
         yield table(("rank", "waits in", "line"), cells, "rlr")
     left = untold(findings, run)
-    lines = [line for finding in left[:6] for line in finding_lines(finding, report.exercise)]
-    lines += [f"… and {len(left) - 6} more findings"] if len(left) > 6 else []
+    lines = [line for finding in left[:FINDINGS_SHOWN] for line in finding_lines(finding, report.exercise)]
+    lines += [f"… and {len(left) - FINDINGS_SHOWN} more findings"] if len(left) > FINDINGS_SHOWN else []
     if not findings:
         lines = details(verdict, report)
     if lines:

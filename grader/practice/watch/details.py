@@ -11,11 +11,10 @@ from grader.practice.watch.keys import hints_of
 from grader.practice.watch.nouns import LiveCase, Row, State
 from grader.practice.watch.pages import Lines
 from grader.wording import plain
-from grader.wording.layout import crop, hang, paragraph, value, wrap
+from grader.wording.layout import crop, hang, paragraph, spaced, strip_lines, value, wrap
+from grader.wording.marks import FINDINGS_SHOWN
 from grader.wording.plain import beginning, deadlock_lines, deadlock_of, finding_lines, printed, untold
-from grader.wording.strip import legend, strips
-
-FINDINGS_SHOWN = 6
+from grader.wording.text import source_lines
 
 
 def details(state: State, width: int) -> Lines:
@@ -52,14 +51,6 @@ def _passed(state: State, width: int) -> Lines:
 
 def _told(label: str, text: str, width: int) -> Lines:
     return hang(Text(label), value(text, max(8, width - len(label))))
-
-
-def spaced(parts: Sequence[Lines]) -> Lines:
-    """The parts with an empty line between them."""
-    lines: Lines = []
-    for part in parts:
-        lines += [*([Text()] if lines else []), *part]
-    return lines
 
 
 def verdict_of(report: Report, row: Row) -> Verdict | None:
@@ -115,17 +106,12 @@ def _why(verdict: Verdict, report: Report, width: int) -> Lines:
 def _deadlock(run: Run, report: Report, width: int) -> Lines:
     """The table of what each rank waits in, and who was in which communication when."""
     table = [Text(f"  {crop(line, width - 2)}") for line in deadlock_lines(run, report.exercise)]
-    rows = strips(run, max(8, width - 8))
-    if not rows:
-        return table
-    head = Text("  in order, from left to right", "dim")
-    told = paragraph(Text("  "), Text(legend(run), "dim"), width)
-    return [*table, head, *(Text(f"  {rank:<4}  {strip}") for rank, strip in rows), *told]
+    return [*table, *strip_lines(run, width, 2)]
 
 
 def _source(report: Report, line: int | None, width: int) -> Lines:
     """The student's line that a finding names."""
-    source = report.submission.source.decode("utf-8", "replace").split("\n")
+    source = source_lines(report.submission)
     if not line or line > len(source) or report.submission.problem or not source[line - 1].strip():
         return []
     return [Text(crop(f"    {line} │ {source[line - 1].strip()}", width), "dim")]

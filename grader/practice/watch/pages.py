@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from grader.model import Outcome
 from grader.practice.overview import cells
 from grader.practice.watch.keys import KEYS
 from grader.practice.watch.nouns import Overlay, Phase, Row, State
 from grader.wording.layout import crop, paragraph, wrap
+from grader.wording.marks import MARKS
 from grader.wording.text import points
 
 Lines = list[Text]
-MARKS = {
-    "passed": ("✓", "green"),
-    "failed": ("✗", "red"),
-    "blocked": ("–", "dim"),
-    "skipped": ("–", "dim"),
-    "broken": ("!", "yellow"),
-}
 STATUS = {"passed": ("passed", "green"), "failed": ("failed", "red"), "error": ("not judged in full", "yellow")}
 MORE = "? all keys"
 FOOT = ("h hint", "n next", "r rerun", "e where", "o report", "q quit", MORE)
@@ -74,7 +69,7 @@ def checks(state: State, width: int) -> Lines:
 
 
 def _check(row: Row, selected: bool, width: int) -> Text:
-    mark, style = MARKS.get(row.outcome or "", ("·", "dim"))
+    mark, style = MARKS[Outcome(row.outcome)] if row.outcome else ("·", "dim")
     worth = _worth(row)
     title = crop(row.title, max(8, width - 4 - len(worth) - 1))
     line = Text.assemble(

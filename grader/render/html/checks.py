@@ -7,18 +7,8 @@ from dataclasses import dataclass, replace
 
 from grader.model import Entry, Finding, Outcome, Report, Verdict
 from grader.wording.advice import begun
+from grader.wording.marks import FINDINGS_IN_A_BROWSER, MARKS, OUR_FAULT
 from grader.wording.text import blocked_by, place
-
-MARKS = {
-    Outcome.PASSED: "✓",
-    Outcome.FAILED: "✗",
-    Outcome.BLOCKED: "\N{EN DASH}",
-    Outcome.SKIPPED: "\N{EN DASH}",
-    Outcome.BROKEN: "!",
-}
-OUR_FAULT = "The grader or the exercise is at fault here, not your code. This costs you no points."
-
-FINDINGS_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +70,12 @@ def checks(id: str, entry: Entry, places: dict[str, str]) -> Iterator[CheckView]
         yield CheckView(
             id=f"{id}-c{number}",
             verdict=verdict,
-            mark=MARKS[verdict.outcome],
+            mark=MARKS[verdict.outcome][0],
             worth=verdict.check.points * entry.scale,
             reason=_reason(verdict, entry.report),
             hint=general.strip() if begun(entry.report) else "",
-            findings=tuple(findings[:FINDINGS_SHOWN]),
-            left_out=max(0, len(findings) - FINDINGS_SHOWN),
+            findings=tuple(findings[:FINDINGS_IN_A_BROWSER]),
+            left_out=max(0, len(findings) - FINDINGS_IN_A_BROWSER),
         )
 
 
@@ -104,7 +94,7 @@ def _findings(
                 told=told.get(cause, ""),
             )
         )
-        if number < FINDINGS_SHOWN:
+        if number < FINDINGS_IN_A_BROWSER:
             told.setdefault(cause, views[-1].id)
     return views
 
