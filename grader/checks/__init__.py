@@ -4,7 +4,7 @@ expectations that fail with findings, kinds for what ranks recorded, replays of 
 from typing_extensions import TypedDict
 
 from grader.checks.communication import line_of, told
-from grader.checks.expect import error_text
+from grader.checks.expect import error_text, holds
 from grader.checks.observations import Attempt, Tensor, Tensors
 from grader.checks.views import RankView, Runs, RunView
 from grader.model.errors import CheckFailed
@@ -22,6 +22,7 @@ __all__ = [
     "amount",
     "count",
     "error_text",
+    "holds",
     "line_of",
     "listed",
     "rank_list",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from grader.checks import compare
 from grader.checks.observations import Attempt, Tensors, WrongKind, typed
 from grader.checks.tolerance import Reduction
-from grader.model import Finding, Value
+from grader.model import Case, Finding, Value
 from grader.model.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -27,8 +27,21 @@ UNLOADABLE = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, Attrib
 class Expectations:
     """What a RankView and a RunView have in common. A finding names `ranks` unless it is given others."""
 
-    def __init__(self, case: str, world_size: int, ranks: tuple[int, ...]) -> None:
-        self._case, self._size, self._ranks = case, world_size, ranks
+    def __init__(self, case: Case, ranks: tuple[int, ...]) -> None:
+        self.case, self._ranks = case, ranks
+
+    @property
+    def world_size(self) -> int:
+        return self.case.world_size
+
+    @property
+    def seed(self) -> int:
+        return self.case.seed
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """What exercise.yaml hands to the case."""
+        return self.case.parameters
 
     def fail(
         self,
@@ -48,7 +61,7 @@ class Expectations:
             ranks=self._named(ranks),
             line=line,
             hint=hint,
-            case=self._case,
+            case=self.case.id,
         )
         raise CheckFailed((finding,))
 
@@ -62,7 +75,7 @@ class Expectations:
     ) -> None:
         """Plain values, exactly equal."""
         found = compare.equal(
-            actual, expected, subject=subject, ranks=self._named(ranks), case=self._case, budget=budget
+            actual, expected, subject=subject, ranks=self._named(ranks), case=self.case.id, budget=budget
         )
         self._raise(found)
 
@@ -83,13 +96,15 @@ class Expectations:
         """
         if steps is not None:
             how = {"reduction": Reduction.ACCUMULATED, "terms": steps, **how}
-        how = {"world_size": self._size, **how}
-        self._raise(compare.close(actual, expected, subject=subject, ranks=self._named(ranks), case=self._case, **how))
+        how = {"world_size": self.world_size, **how}
+        whose: dict[str, Any] = {"ranks": self._named(ranks), "case": self.case.id}
+        self._raise(compare.close(actual, expected, subject=subject, **whose, **how))
 
     def expect_like(self, values: Tensors, like: Mapping[str, torch.Tensor], subject: str, **fields: Any) -> Tensors:
         """The values, if they have the names, shapes and dtypes of `like`."""
         kinds, wanted = ({name: _kind(tensor) for name, tensor in one.items()} for one in (values, like))
-        self.expect_equal(kinds, wanted, subject, **fields)
+        if kinds != wanted:  # to find out what is wrong takes longer than that something is
+            self.expect_equal(kinds, wanted, subject, **fields)
         return values
 
     def expect_raised(
@@ -136,6 +151,15 @@ class Expectations:
     def _raise(self, findings: Iterator[Finding]) -> None:
         if found := tuple(islice(findings, MAX_FINDINGS)):
             raise CheckFailed(found)
+
+
+def holds(expectation: Callable[..., object], *args: Any, **fields: Any) -> bool:
+    """Whether an expectation holds, for a check that goes another way where it does not instead of failing."""
+    try:
+        expectation(*args, **fields)
+    except CheckFailed:
+        return False
+    return True
 
 
 def error_text(attempt: Attempt) -> str:

@@ -51,6 +51,12 @@ def dot(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> 
     return sum(float((left[name] * right[name]).sum()) for name in left)
 
 
+def projection(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> float:
+    """The factor f by which f · right comes closest to left, in least squares; 0 where `right` is 0."""
+    size = dot(right, right)
+    return dot(left, right) / size if size else 0.0
+
+
 # -- optimizers, for one parameter p with gradient g; they give back its new value ------------------------------------
 
 

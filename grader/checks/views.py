@@ -23,11 +23,11 @@ from grader.model.errors import CheckFailed, GraderError
 
 
 class RankView(Communication):
-    """One rank of a run: `rank`, `ending`, what its probe recorded, and the expectations that a check can state about
-    it, whose findings name this rank."""
+    """One rank of a run: `rank`, `ending`, what it was run with, what its probe recorded, and the expectations that a
+    check can state about it, whose findings name this rank."""
 
     def __init__(self, record: RankRecord, case: Case) -> None:
-        super().__init__(case.id, case.world_size, (record.rank,))
+        super().__init__(case, (record.rank,))
         self._record = record
 
     @property
@@ -60,25 +60,9 @@ class RunView(Expectations):
     """One run of a case: its ranks in order, what it was run with, and expectations about all of it."""
 
     def __init__(self, run: Run) -> None:
-        super().__init__(run.case.id, run.case.world_size, ())
+        super().__init__(run.case, ())
         self._run = run
         self._ranks_seen = tuple(RankView(record, run.case) for record in run.ranks)
-
-    @property
-    def case(self) -> Case:
-        return self._run.case
-
-    @property
-    def world_size(self) -> int:
-        return self._run.case.world_size
-
-    @property
-    def seed(self) -> int:
-        return self._run.case.seed
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self._run.case.parameters
 
     @property
     def finished(self) -> bool:

@@ -63,6 +63,12 @@ def stand_in_for_stores(place: Callable[[Mapping[str, Any]], Mapping[str, Any]])
     replace_everywhere([(original, TCPStore)])
 
 
+def asked_place(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the options of a TCPStore say to meet, for the record (grader.checks.places reads it)."""
+    port = options.get("port")
+    return {"host": str(options.get("host_name")), "port": port if type(port) is int else None}
+
+
 @contextmanager
 def held_groups() -> Iterator[list[Any]]:
     """Keep each default group that is made inside alive until the end: in torch 2.13 a DDP model that is the last owner
