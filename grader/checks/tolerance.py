@@ -1,4 +1,5 @@
-"""How far two tensors may lie apart: the one place where numeric tolerances are written down.
+"""How far two tensors may lie apart, and how much memory may be kept besides: the one place where numeric tolerances
+are written down.
 
 **The bound.** Adding n numbers one after the other in floating point makes an error of at most (n - 1)·u·Σ|xᵢ| to
 first order, where u = ε/2 is the unit roundoff (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
@@ -27,6 +28,9 @@ than the bound the dtype is too coarse for the question: judge in float64.
 Half of the bound is relative to each element. The other half is relative to the largest magnitude of the expected
 tensor, so that an element that cancels to zero among large ones does not fail, and a tensor of tiny values is not
 swallowed. Integers and bools are always exact.
+
+**Memory.** What a process keeps alive is a matter of bytes, never of tenths of a percent: what an exercise forbids is a
+further copy, of everything or of a rank's share, and MEMORY_SLACK and MEMORY_BALANCE are far below that.
 """
 
 from __future__ import annotations
@@ -48,6 +52,13 @@ CEILING_EPSILONS = 8
 """The ceiling, in machine epsilons, of a dtype that cannot resolve CEILING."""
 CEILING_OF_ALL = 1 / 8
 """What no dtype may exceed, float8 included, so that a wrong factor never hides."""
+
+MEMORY_SLACK = 0.1
+"""What a rank may keep besides, as a fraction of the bytes that are dealt out among the ranks: step counts,
+dictionaries, and the up to 4 KiB by which malloc rounds up each tensor."""
+MEMORY_BALANCE = 1.2
+"""How many times the mean of all ranks the fullest may keep, where no tensor exceeds a quarter of the mean. Who gives
+each of them to the rank that has least, in any order, stays below 1 + (1 - 1/N) / 4: 1.17 for three ranks."""
 
 BLOCK = 1 << 20
 """How many elements are looked at together, so that the temporaries of a large tensor stay in reused memory."""

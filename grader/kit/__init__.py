@@ -5,6 +5,7 @@
     meeting     ranks that meet and tell one another something without a process group
     stores      ports, stand-ins for TCPStore, groups that are held
     groups      a default group for some of the ranks, DDP by the device rule
+    memory      what this process keeps alive, by every instrument
 
 A probe runs in every rank, beside student code: nothing here knows an expected value, and nothing is imported but
 torch, psutil and the standard library.

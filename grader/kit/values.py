@@ -24,7 +24,7 @@ def normal(
     shape: Sequence[int], seed: int, *place: int | str, dtype: torch.dtype = torch.float64, scale: float = 1.0
 ) -> torch.Tensor:
     """Values of a normal distribution of mean 0 and standard deviation `scale`, for one place."""
-    return scale * torch.randn(*shape, dtype=dtype, generator=generator(seed, *place))
+    return scale * torch.randn(tuple(shape), dtype=dtype, generator=generator(seed, *place))
 
 
 def token(seed: int, *place: int | str) -> int:

@@ -1,0 +1,118 @@
+"""What a process keeps alive, by every instrument there is: tensors, arrays, bytes, shared memory, files, whoever
+holds them and however.
+
+    meter = Meter(rank)
+    …                                     student code builds something and keeps it
+    rank.record("kept", meter.growth())
+
+The judge reads it as grader.checks.memory.Growth.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+Reading = dict[str, int | None]
+"""Bytes by instrument; None where this system does not have it."""
+LOOKS, PAUSE, CALM = 200, 0.003, 4
+"""At most so many readings, so many seconds apart, until so many in a row are the same."""
+NOISE = 2**12
+"""Readings that differ by fewer bytes are the same."""
+
+
+class Meter:
+    """Measures what this process has more than when the meter was made. Where there is a default group, to make a meter
+    and to ask for the growth are collective calls."""
+
+    def __init__(self, rank: Any) -> None:
+        self._rank = rank
+        gc.collect()
+        gc.freeze()  # what is here already is of no interest; looking through it would take most of the time
+        self._before = settled(rank)
+
+    def growth(self) -> Reading:
+        """Bytes by instrument, negative where there are fewer."""
+        return growth(self._before, settled(self._rank))
+
+
+def growth(before: Mapping[str, int | None], after: Mapping[str, int | None]) -> Reading:
+    """What one reading has more than another."""
+    return {name: None if now is None else now - (before[name] or 0) for name, now in after.items()}
+
+
+def settled(rank: Any) -> Reading:
+    """A reading once it no longer changes: a collective's buffer may be released some milliseconds after its end."""
+    if dist.is_initialized():
+        dist.barrier()
+    gc.collect()
+    last, calm = reading(rank), 0
+    for _ in range(LOOKS):
+        time.sleep(PAUSE)
+        now = reading(rank)
+        calm = calm + 1 if _same(last, now) else 0
+        last = now
+        if calm == CALM:
+            break
+    return {**last, "storages": storages()}
+
+
+def _same(last: Reading, now: Reading) -> bool:
+    return all(abs(change or 0) < NOISE for change in growth(last, now).values())
+
+
+def reading(rank: Any) -> Reading:
+    """What this process has at the moment: on the heap, in shared memory, in files of its own, on its GPU."""
+    gpu = torch.cuda.memory_allocated(rank.device) if rank.device.type == "cuda" else 0
+    return {"heap": heap(), "shared": shared(), "files": files(rank.scratch), "gpu": gpu}
+
+
+class Mallinfo2(ctypes.Structure):
+    """glibc's struct: ten numbers of bytes or chunks."""
+
+    NAMES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = tuple((name, ctypes.c_size_t) for name in NAMES)
+
+
+def heap() -> int | None:
+    """Bytes that malloc has handed out and not got back, whoever holds them and however; None without glibc."""
+    try:
+        mallinfo2 = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError, TypeError):
+        return None
+    mallinfo2.restype = Mallinfo2
+    info = mallinfo2()
+    return int(info.uordblks + info.hblkhd)
+
+
+def shared() -> int | None:
+    """Bytes of shared memory that this process has touched: shared tensors, anonymous maps. None without /proc."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssShmem:"))
+
+
+def files(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def storages() -> int:
+    """Bytes of all tensors that Python's collector knows, each storage once; those made before gc.freeze() excluded."""
+    sizes = {}
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if (kind is torch.Tensor or kind is nn.Parameter) and thing.layout is torch.strided:
+            storage = thing.untyped_storage()
+            sizes[storage.data_ptr()] = storage.nbytes()
+    return sum(sizes.values())

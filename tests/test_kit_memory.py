@@ -1,0 +1,64 @@
+"""The meter of the kit shows what a process keeps, wherever it is, and no longer than it keeps it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from grader.checks.memory import Growth, kept
+from grader.checks.observations import typed
+from grader.kit.memory import Meter
+
+SIZE = 8 * 2**20
+NOISE = 2**20
+
+HOARDS: dict[str, Callable[[Path], Any]] = {
+    "a tensor": lambda folder: torch.ones(SIZE // 4),
+    "a tensor that a closure has": lambda folder: partial(torch.add, torch.ones(SIZE // 4)),
+    "bytes": lambda folder: bytes(SIZE),
+    "a tensor in shared memory": lambda folder: torch.ones(SIZE // 4).share_memory_(),
+    "a file": lambda folder: (folder / "hoard").write_bytes(bytes(SIZE)),
+}
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[Any]:
+    yield SimpleNamespace(device=torch.device("cpu"), scratch=tmp_path)
+    gc.unfreeze()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc and /proc are asked")
+@pytest.mark.parametrize("hoard", HOARDS)
+def test_what_is_kept_is_seen(rank: Any, hoard: str) -> None:
+    """Each way of keeping 8 MiB is seen once."""
+    meter = Meter(rank)
+    treasure = HOARDS[hoard](rank.scratch)
+    grown = kept(typed(meter.growth(), Growth))
+    assert treasure is not None and abs(grown - SIZE) < NOISE
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc and /proc are asked")
+def test_what_was_there_or_is_gone_does_not_count(rank: Any) -> None:
+    """Neither what was there before the meter, nor what was let go again."""
+    earlier = torch.ones(SIZE // 4)
+    meter = Meter(rank)
+    torch.ones(SIZE)
+    assert abs(kept(typed(meter.growth(), Growth))) < NOISE and len(earlier)
+
+
+def test_tensors_are_counted_where_nothing_else_can_be(rank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without glibc the storages of tensors are what there is, each once."""
+    monkeypatch.setattr("grader.kit.memory.heap", lambda: None)
+    meter = Meter(rank)
+    whole = torch.ones(SIZE // 4)
+    views = whole.view(-1, 4), whole[:4]
+    grown = typed(meter.growth(), Growth)
+    assert len(views) == 2 and grown["heap"] is None and abs(kept(grown) - SIZE) < NOISE
