@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option, Question
+from grader.quiz.numbers import NumberQuestion
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Option, Question
 
 START = datetime(2026, 3, 2, 19, 0, tzinfo=UTC)
 EXPLANATION = "Because each rank sends it to its right neighbour and to nobody else."

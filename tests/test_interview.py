@@ -16,8 +16,9 @@ from grader.practice.store import Store
 from grader.quiz.interview import debrief, state
 from grader.quiz.interview.session import InterviewSession, TimeUp
 from grader.quiz.interview.state import Interview, clock
+from grader.quiz.numbers import NumberQuestion
 from grader.quiz.page import Page
-from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Option
 from grader.render import terminal
 from tests.reports import partial, passed
 from tests.test_progress import COURSE, NOW, attempt

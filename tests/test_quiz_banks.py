@@ -13,7 +13,8 @@ from grader.authoring.quiz_lint import AT_LEAST, TOPICS, lint
 from grader.model.errors import AuthorError, UsageError
 from grader.quiz import units
 from grader.quiz.banks import load_bank, load_banks, resolve_topic, topics
-from grader.quiz.questions import CardQuestion, ChoiceQuestion, NumberQuestion, Option, formulas_of
+from grader.quiz.numbers import NumberQuestion, formulas_of
+from grader.quiz.questions import CardQuestion, ChoiceQuestion, Option
 from tests.quizzes import bank, card, choice, number
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -424,7 +424,7 @@ def lines_of(state: State, *events: Event) -> list[str]:
     lines: list[str] = []
     for event in events:
         before, state = state, advance(state, event)
-        lines += plain.told(before, state)
+        lines += plain.changes(before, state)
     return lines
 
 
@@ -508,7 +508,7 @@ def test_whatever_happens_it_goes_on_and_can_be_shown(happened):
         under_way += sum(isinstance(order, Grade) for order in state.effects)
         assert under_way in (0, 1) and (under_way == 1) == state.busy
         shown(state, 40)
-        list(plain.told(before, state))
+        list(plain.changes(before, state))
 
 
 def test_a_burst_of_saves_is_told_once():

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from grader.authoring.quiz_calculation import evaluate
 from grader.quiz import units
-from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Question
+from grader.quiz.numbers import NumberQuestion
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Question
 
 TOPICS = (
     "data_parallel", "all_reduce", "overlap", "samplers", "learning_rate", "torchrun", "checkpoints", "accumulation",

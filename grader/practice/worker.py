@@ -135,8 +135,8 @@ class Worker:
             self._say_fault(job, str(error))
             return False
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            self._say_fault(job, f"The grader itself went wrong ({told[:200]}). This is not your fault.")
+            error_words = " ".join(f"{type(error).__name__}: {error}".split())
+            self._say_fault(job, f"The grader itself went wrong ({error_words[:200]}). This is not your fault.")
             return False
         else:
             self._say_end(job, report)

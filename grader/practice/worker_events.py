@@ -67,8 +67,8 @@ class GradeEvents(Listener):
     def began(self, exercise: Exercise, seed: int) -> None:
         checks = [check for check in exercise.checks if _is_visible(check)]
         self._shown = frozenset(check.id for check in checks)
-        told = [{"id": check.id, "title": check.title, "points": check.points} for check in checks]
-        self._say("began", seed=seed, checks=told, cases=[case.id for case in exercise.cases if _is_visible(case)])
+        rows = [{"id": check.id, "title": check.title, "points": check.points} for check in checks]
+        self._say("began", seed=seed, checks=rows, cases=[case.id for case in exercise.cases if _is_visible(case)])
 
     def started(self, case: Case) -> None:
         if self._job.off:  # called off before anything ran, so there was nothing yet to end
@@ -79,8 +79,8 @@ class GradeEvents(Listener):
 
     def live(self, case: Case, ranks: Sequence[LiveRank]) -> None:
         if _is_visible(case):
-            told = [{"rank": rank.rank, "told": rank.told, "line": rank.line} for rank in ranks]
-            self._say("live", case=case.id, ranks=told)
+            rows = [{"rank": rank.rank, "told": rank.told, "line": rank.line} for rank in ranks]
+            self._say("live", case=case.id, ranks=rows)
 
     def ended(self, run: Run) -> None:
         if _is_visible(run.case):
@@ -90,9 +90,9 @@ class GradeEvents(Listener):
     def judged(self, verdict: Verdict) -> None:
         if verdict.check.id in self._shown:
             self._job.first = self._job.first or time.monotonic()
-            told = "\n".join(finding.sentence() for finding in verdict.findings) or verdict.message
+            message = "\n".join(finding.sentence() for finding in verdict.findings) or verdict.message
             facts = {"check": verdict.check.id, "outcome": verdict.outcome.value, "score": verdict.score}
-            self._say("verdict", **facts, message=told)
+            self._say("verdict", **facts, message=message)
 
     def _say(self, event: str, **facts: Any) -> None:
         if not self._job.off:

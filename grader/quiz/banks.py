@@ -17,7 +17,8 @@ from grader.catalog.names import all_names
 from grader.catalog.nearest import offer
 from grader.model import number_of
 from grader.model.errors import AuthorError, UsageError
-from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, NumberQuestion, Option, Question
+from grader.quiz.numbers import NumberQuestion
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Option, Question
 
 FOLDER = "quizzes"
 _SHOWN = 40

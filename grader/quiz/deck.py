@@ -1,7 +1,7 @@
 """Which questions come now: spaced repetition by FSRS over what a store keeps. Pure but for the store.
 
 A day's new questions are few, due ones go first, topics alternate. Intervals are whole days (no learning steps): a
-question that was missed comes again at the end of the same sitting, which the dialogue sees to.
+question that was missed comes again at the end of the same quiz, which the session sees to.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def saved(state: State, event: Saved) -> State:
 
 def ended(state: State, event: Ended) -> State:
     """The worker is no more. Not started again by itself: what ended it may do so again."""
-    told = event.reason or "The process that grades has ended."
-    return replace(state, phase=Phase.DOWN, live=(), wanted=None, open_trace=False, fault=told)
+    fault = event.reason or "The process that grades has ended."
+    return replace(state, phase=Phase.DOWN, live=(), wanted=None, open_trace=False, fault=fault)
 
 
 def heard(state: State, said: Said) -> State:
@@ -135,11 +135,11 @@ def _rows(before: Sequence[Row], checks: Sequence[Mapping[str, Any]]) -> tuple[R
 
 def _live(before: tuple[LiveCase, ...], case: str, ranks: Sequence[Mapping[str, Any]]) -> tuple[LiveCase, ...]:
     """Cases in the order in which they came to a stand; one without ranks moves again."""
-    told = LiveCase(case=case, ranks=tuple((rank["rank"], rank["told"], rank["line"]) for rank in ranks))
+    now = LiveCase(case=case, ranks=tuple((rank["rank"], rank["told"], rank["line"]) for rank in ranks))
     if any(live.case == case for live in before):
-        found = tuple(told if live.case == case else live for live in before)
+        found = tuple(now if live.case == case else live for live in before)
     else:
-        found = (*before, told)
+        found = (*before, now)
     return tuple(live for live in found if live.ranks)
 
 

@@ -20,7 +20,7 @@ def run(loop: Loop, events: queue.SimpleQueue[Event], say: Callable[[str], None]
         say(line)
     while not any(isinstance(effect, Quit) for effect in loop.state.effects):
         before = loop.handle(events.get())
-        for line in told(before, loop.state):
+        for line in changes(before, loop.state):
             if line != SAVED or line != last:
                 say(line)
             last = line
@@ -32,7 +32,7 @@ def opening(state: State) -> Iterator[str]:
     yield "Grading." if state.busy else f"{state.path.name} is not there; waiting for a save."
 
 
-def told(before: State, after: State) -> Iterator[str]:
+def changes(before: State, after: State) -> Iterator[str]:
     """What an event changed, in lines."""
     if after.notice and after.notice != before.notice:
         yield after.notice
