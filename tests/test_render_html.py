@@ -18,9 +18,10 @@ from grader.model import Case, Deadlocked, Finding, Finished, Killed, RankRecord
 from grader.model.trace import Span, Trace
 from grader.render import html
 from grader.render.html.axis import CUT_WIDTH, axis
-from grader.render.html.events import events_of, length_of
+from grader.render.html.events import events_of
 from grader.render.html.picture import MOST_LANES, picture
 from grader.render.html.source import MOST_COLOURED, MOST_LINES, coloured, shown_lines
+from grader.timeline import timeline
 from grader.visibility import for_student
 from tests.goldens import assert_golden
 from tests.pages import MARKUP, SOURCE, assignment, call, exchange, hidden, markup, stuck, timelines, traced
@@ -358,8 +359,8 @@ def test_forged_times_do_no_harm(odd):
 
 def test_the_table_tells_what_the_drawing_shows():
     drawn = picture(exchange(), 300)
-    for band, record in zip(drawn.bands, exchange().ranks, strict=True):
-        assert band.events == list(events_of(record, exchange(), length_of(exchange())))
+    for band, rank in zip(drawn.bands, timeline(exchange()), strict=True):
+        assert band.events == list(events_of(rank, len(exchange().ranks)))
     assert "0 all_reduce 4,096 bytes float32 · all ranks 105.0 ms 2 ms 15" in page_of(timelines()).text
 
 

@@ -8,12 +8,13 @@ Format: "Trace Event Format" (Google), JSON object form; times in microseconds.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grader.model import Finished, RankRecord, Report, Run
-from grader.model.trace import Communication, Span, Trace
+from grader import timeline
+from grader.model import Finished, Report, Run, Wait
+from grader.model.trace import Communication, Span
+from grader.timeline import Band
 from grader.wording.text import ended, safe_report
 
 GAP = 0.01
@@ -36,109 +37,73 @@ def render(report: Report) -> str:
 def _events(report: Report) -> Iterator[Event]:
     offset, process = 0.0, 0
     for run in report.runs:
-        length = _length(run)
-        processes = {record.rank: process + place for place, record in enumerate(run.ranks) if record.trace}
-        for record in run.ranks:
-            if record.trace:
-                yield from _rank(run, record, record.trace, processes[record.rank], offset, length)
-        yield from _arrows(run, processes, offset, length)
-        if processes:
-            offset, process = offset + length + GAP, process + len(run.ranks)
+        traced = [(process + place, band) for place, band in enumerate(timeline.timeline(run)) if band.record.trace]
+        for number, band in traced:
+            yield from _rank(run, band, number, offset)
+        yield from _arrows(run, traced, offset)
+        if traced:
+            offset, process = offset + timeline.length_of(run) + GAP, process + len(run.ranks)
 
 
-def _length(run: Run) -> float:
-    """When the last thing of a run happened, in seconds since it began."""
-    moments = [record.ending.seconds for record in run.ranks]
-    for record in run.ranks:
-        if record.trace:
-            events: list[Communication | Span] = [*record.trace.communications, *record.trace.spans]
-            moments += [event.start if event.end is None else event.end for event in events]
-    return max([0.0, *moments])
-
-
-def _rank(run: Run, record: RankRecord, trace: Trace, process: int, offset: float, length: float) -> Iterator[Event]:
-    yield _name("process_name", process, PHASES, f"{run.case.id} rank {record.rank}")
+def _rank(run: Run, band: Band, process: int, offset: float) -> Iterator[Event]:
+    yield _name("process_name", process, PHASES, f"{run.case.id} rank {band.record.rank}")
     yield {**_name("process_sort_index", process, PHASES, ""), "args": {"sort_index": process}}
     yield _name("thread_name", process, PHASES, "phases")
-    for span in trace.spans:
-        name = span.name if span.kind in ("region", span.name) else f"{span.kind} {span.name}"
-        yield _bar(name, span.kind, process, PHASES, offset + span.start, _end(span.end, length) - span.start)
-    lanes = _lanes(trace.communications, length)
-    for lane in sorted(set(lanes)):
+    for event in band.events:
+        if isinstance(event.source, Span):
+            yield _span(event, event.source, process, offset)
+    lanes = _lanes(band)
+    for lane in sorted({lane for _, lane in lanes}):
         yield _name("thread_name", process, lane, "communication" if lane == 1 else f"communication {lane}")
-    for event, lane in zip(trace.communications, lanes, strict=True):
-        name = event.operation if event.end is not None else f"{event.operation} (not over)"
-        bar = _bar(name, "communication", process, lane, offset + event.start, _lasts(event, length))
-        yield {**bar, "args": _told(event)}
-    if not isinstance(record.ending, Finished):
-        yield {
-            **_at(process, PHASES, offset + record.ending.seconds),
-            "name": ended(record.ending) or record.ending.kind,
-            "cat": "ending",
-            "ph": "i",
-            "s": "p",
-        }
+    for event, lane in lanes:
+        name = f"{event.operation} (not over)" if event.open else event.operation
+        yield {**_bar(name, "communication", process, lane, offset, event), "args": _told(event.source)}
+    ending = band.record.ending
+    if not isinstance(ending, Finished):
+        at = _at(process, PHASES, offset + band.ended)
+        yield {**at, "name": ended(ending) or ending.kind, "cat": "ending", "ph": "i", "s": "p"}
 
 
-def _lanes(events: tuple[Communication, ...], length: float) -> list[int]:
+def _lanes(band: Band) -> list[tuple[timeline.Event, int]]:
     """A track for each communication, so that those which overlap do not cover one another."""
     free: list[float] = []
     lanes = []
-    for event in events:
+    for event in band.communications:
         lane = next((lane for lane, until in enumerate(free) if until <= event.start), len(free))
-        free[lane : lane + 1] = [event.start + _lasts(event, length)]
-        lanes.append(1 + lane)
+        free[lane : lane + 1] = [event.end]
+        lanes.append((event, 1 + lane))
     return lanes
 
 
-def _arrows(run: Run, processes: Mapping[int, int], offset: float, length: float) -> Iterator[Event]:
-    """From each send to the receive that took it: between two ranks messages keep their order."""
-    sends: dict[tuple[int, int], list[Event]] = defaultdict(list)
-    receives: dict[tuple[int, int], list[Event]] = defaultdict(list)
-    for record in run.ranks:
-        events = record.trace.communications if record.trace else ()
-        for event, lane in zip(events, _lanes(events, length), strict=True):
-            if event.operation == "send" and event.peer is not None:
-                begun = _at(processes[record.rank], lane, offset + event.start)
-                sends[record.rank, event.peer].append({**begun, "ph": "s"})
-            elif event.operation == "recv" and event.peer is not None:
-                over = _at(processes[record.rank], lane, offset + _end(event.end, length))
-                receives[event.peer, record.rank].append({**over, "ph": "f", "bp": "e"})
-    for way, begun_here in sends.items():
-        for number, pair in enumerate(zip(begun_here, receives[way], strict=False)):
-            common = {"name": "message", "cat": "communication", "id": f"{run.case.id} {way[0]} {way[1]} {number}"}
-            yield from ({**end, **common} for end in pair)
+def _arrows(run: Run, traced: Sequence[tuple[int, Band]], offset: float) -> Iterator[Event]:
+    """From each send to the receive that took it."""
+    found = [(process, lane, event) for process, band in traced for event, lane in _lanes(band) if event.message]
+    receives = {event.message: (process, lane, event) for process, lane, event in found if event.operation == "recv"}
+    for process, lane, event in found:
+        if event.operation == "send" and event.message in receives:
+            taker, track, receive = receives[event.message]
+            message = " ".join(map(str, event.message or ()))
+            common = {"name": "message", "cat": "communication", "id": f"{run.case.id} {message}"}
+            yield {**_at(process, lane, offset + event.start), "ph": "s", **common}
+            yield {**_at(taker, track, offset + receive.end), "ph": "f", "bp": "e", **common}
 
 
-def _told(event: Communication) -> Mapping[str, Any]:
-    return {
-        "bytes": event.bytes,
-        "dtype": event.dtype,
-        "group": list(event.group),
-        **{
-            key: value
-            for key in ("peer", "line", "backward", "remaining")
-            if (value := getattr(event, key)) is not None
-        },
-    }
+def _span(event: timeline.Event, span: Span, process: int, offset: float) -> Event:
+    name = span.name if span.kind in ("region", span.name) else f"{span.kind} {span.name}"
+    return _bar(name, span.kind, process, PHASES, offset, event)
 
 
-def _lasts(event: Communication, length: float) -> float:
-    return _end(event.end, length) - event.start
+def _told(source: Communication | Span | Wait) -> Mapping[str, Any]:
+    if not isinstance(source, Communication):
+        return {"seen": "when the rank was given up"}
+    more = {name: getattr(source, name) for name in ("peer", "line", "backward", "remaining")}
+    known = {name: value for name, value in more.items() if value is not None}
+    return {"bytes": source.bytes, "dtype": source.dtype, "group": list(source.group), **known}
 
 
-def _end(end: float | None, length: float) -> float:
-    return length if end is None else end
-
-
-def _bar(name: str, category: str, process: int, lane: int, start: float, seconds: float) -> Event:
-    return {
-        **_at(process, lane, start),
-        "name": name,
-        "cat": category,
-        "ph": "X",
-        "dur": round(1e6 * max(0.0, seconds), 3),
-    }
+def _bar(name: str, category: str, process: int, lane: int, offset: float, event: timeline.Event) -> Event:
+    duration = round(1e6 * (event.end - event.start), 3)
+    return {**_at(process, lane, offset + event.start), "name": name, "cat": category, "ph": "X", "dur": duration}
 
 
 def _at(process: int, lane: int, seconds: float) -> Event:

@@ -10,10 +10,10 @@ communication that nothing ends, `·` for none, and a strip is over where its ra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
-from grader.model import Deadlocked, Finished, RankRecord, Run, TimedOut
+from grader.model import Finished, Run
+from grader.timeline import Band, Event, timeline
 
 LETTERS = {
     "all_reduce": "r",
@@ -33,70 +33,54 @@ TAIL = 3
 """Columns that a wait without an end takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    operation: str
-    start: float
-    end: float | None
-
-    @property
-    def letter(self) -> str:
-        return LETTERS.get(self.operation, OTHER)
-
-
 def strips(run: Run, width: int) -> list[tuple[int, str]]:
     """The strip of each rank, at most `width` columns: the last ones. Empty if no rank told what it communicated."""
-    events = {record.rank: _events(record) for record in run.ranks}
-    if not any(events.values()):
+    bands = timeline(run)
+    if not any(map(_told, bands)):
         return []
-    moments = _moments(run, events)
-    columns = list(pairwise(moments))
-    rows = {record.rank: _row(record, events[record.rank], columns) for record in run.ranks}
-    longest = max(map(len, rows.values()))
-    cut = max(0, longest - width)
-    return [(rank, (CUT + row[cut + 1 :] if cut else row).rstrip()) for rank, row in rows.items()]
+    columns = list(pairwise(_moments(bands)))
+    rows = [(band.record.rank, _row(band, columns)) for band in bands]
+    cut = max(0, max(len(row) for _, row in rows) - width)
+    return [(rank, (CUT + row[cut + 1 :] if cut else row).rstrip()) for rank, row in rows]
 
 
 def legend(run: Run) -> str:
     """What the letters of a run's strips stand for."""
-    names = {event.operation for record in run.ranks for event in _events(record)}
+    names = {event.operation for band in timeline(run) for event in _told(band)}
     known = sorted((LETTERS[name], name) for name in names if name in LETTERS)
     others = sorted(name for name in names if name not in LETTERS)
     told = [f"{letter} {name}" for letter, name in known] + [f"{OTHER} {name}" for name in others]
     return ", ".join([*told, "a capital waits without end"])
 
 
-def _events(record: RankRecord) -> Sequence[_Event]:
-    """What a rank communicated, with what it waits in at the end."""
-    ending = record.ending
-    told = record.trace.communications if record.trace else ()
-    known = [_Event(event.operation, event.start, event.end) for event in told]
-    wait = ending.wait if isinstance(ending, (Deadlocked, TimedOut)) else None
-    if record.trace and wait and not any(event.end is None for event in known):
-        last = max((event.start if event.end is None else event.end for event in known), default=0.0)
-        known.append(_Event(wait.operation.partition(" ")[0], min(last, ending.seconds), None))
-    return known
+def _told(band: Band) -> Sequence[Event]:
+    """What a rank communicated, with what it waits in at the end; nothing where it could not tell."""
+    return band.communications if band.record.trace else ()
 
 
-def _moments(run: Run, events: dict[int, Sequence[_Event]]) -> list[float]:
+def _letter(event: Event) -> str:
+    letter = LETTERS.get(event.operation, OTHER)
+    return letter.upper() if event.open else letter
+
+
+def _moments(bands: Sequence[Band]) -> list[float]:
     """Every moment at which something began or ended, in order."""
-    found = {event.start for own in events.values() for event in own}
-    found |= {event.end for own in events.values() for event in own if event.end is not None}
-    found |= {record.ending.seconds for record in run.ranks if isinstance(record.ending, Finished)}
-    return sorted({0.0, *(moment for moment in found if moment > 0)})
+    events = [event for band in bands for event in _told(band)]
+    found = {event.start for event in events} | {event.end for event in events if not event.open}
+    found |= {band.ended for band in bands if isinstance(band.record.ending, Finished)}
+    return sorted({0.0, *found})
 
 
-def _row(record: RankRecord, events: Sequence[_Event], columns: Sequence[tuple[float, float]]) -> str:
-    row = "".join(_columns(record, events, columns))
-    waiting = next((event for event in reversed(events) if event.end is None), None)
-    return row + (waiting.letter.upper() * TAIL if waiting else "")
+def _row(band: Band, columns: Sequence[tuple[float, float]]) -> str:
+    waiting = next((event for event in reversed(_told(band)) if event.open), None)
+    return "".join(_columns(band, columns)) + (_letter(waiting) * TAIL if waiting else "")
 
 
-def _columns(record: RankRecord, events: Sequence[_Event], columns: Sequence[tuple[float, float]]) -> Iterator[str]:
+def _columns(band: Band, columns: Sequence[tuple[float, float]]) -> Iterator[str]:
     """A character for each stretch of time; nothing more once the rank has left."""
-    left = record.ending.seconds if isinstance(record.ending, Finished) else float("inf")
+    left = band.ended if isinstance(band.record.ending, Finished) else float("inf")
     for start, end in columns:
         if start >= left:
             return
-        now = [event for event in events if event.start < end and (event.end is None or event.end > start)]
-        yield (now[-1].letter.upper() if now[-1].end is None else now[-1].letter) if now else NONE
+        now = [event for event in _told(band) if event.start < end and (event.open or event.end > start)]
+        yield _letter(now[-1]) if now else NONE

@@ -10,20 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from grader.model import Finished, RankRecord, Run
+from grader import timeline
+from grader.model import Finished, Run
 from grader.render.html.axis import Axis, axis, lasting, moment
-from grader.render.html.events import (
-    LETTERS,
-    PHASE,
-    REGION,
-    TALK,
-    Event,
-    ended_at,
-    ending_told,
-    events_of,
-    length_of,
-    wait_of,
-)
+from grader.render.html.events import LETTERS, PHASE, REGION, TALK, Event, ending_told, events_of
 from grader.render.html.shapes import Arrow, Band, Bar, Break, Flag, Lane, Picture
 
 WIDTH, GUTTER, MARGIN, OPEN = 1000.0, 96.0, 12.0, 60.0
@@ -45,16 +35,17 @@ NARROWEST = 2.5
 
 def picture(run: Run, most: int) -> Picture:
     """The drawing of a run with at most `most` events a rank: of a run that went wrong its last, else its first."""
-    length = length_of(run)
-    records = run.ranks[:MOST_BANDS]
-    events = {record.rank: events_of(record, run, length) for record in records}
+    ranks = timeline.timeline(run)
+    shown = ranks[:MOST_BANDS]
+    events = {rank.record.rank: events_of(rank, len(ranks)) for rank in shown}
     last = run.diagnosis is not None
     drawn = {rank: (list(found[-most:]) if last else list(found[:most])) for rank, found in events.items()}
-    scale = _axis(run, [event for found in drawn.values() for event in found], length)
+    scale = _axis(ranks, [event for found in drawn.values() for event in found], timeline.length_of(run))
     bands, y = [], TOP
-    for record in records:
-        band = _band(record, drawn[record.rank], scale, y, ended_at(record, run))
-        bands.append(replace(band, left_out=len(events[record.rank]) - len(drawn[record.rank]), last=last))
+    for rank in shown:
+        number = rank.record.rank
+        band = _band(rank, drawn[number], scale, y)
+        bands.append(replace(band, left_out=len(events[number]) - len(drawn[number]), last=last))
         y += bands[-1].height + GAP
     return Picture(
         height=y + 4,
@@ -62,23 +53,24 @@ def picture(run: Run, most: int) -> Picture:
         bands=tuple(bands),
         arrows=tuple(_arrows(bands)),
         breaks=tuple(_breaks(scale)),
-        stuck=_stuck(records, [event for found in events.values() for event in found], scale),
-        more_ranks=len(run.ranks) - len(records),
+        stuck=_stuck(shown, [event for found in events.values() for event in found], scale),
+        more_ranks=len(ranks) - len(shown),
     )
 
 
-def _axis(run: Run, events: Sequence[Event], length: float) -> Axis:
+def _axis(ranks: Sequence[timeline.Band], events: Sequence[Event], length: float) -> Axis:
     """Silence is cut only where a trace tells that it is silence."""
     never = any(event.stuck for event in events)
     right = WIDTH - MARGIN - (OPEN if never else 0)
     begins = [event.start for event in events]
     ends = [event.end for event in events if not event.open]
-    moments = [*begins, *ends, length, *(ended_at(record, run) for record in run.ranks)]
+    moments = [*begins, *ends, length, *(rank.ended for rank in ranks)]
     busy = [(event.start, event.end) for event in events if not event.open and event.layer != REGION]
     return axis(moments, busy, GUTTER, right)
 
 
-def _band(record: RankRecord, events: Sequence[Event], scale: Axis, y: float, over: float) -> Band:
+def _band(rank: timeline.Band, events: Sequence[Event], scale: Axis, y: float) -> Band:
+    trace = rank.record.trace
     below = y + HEAD
     lanes: list[Lane] = []
     for layer in (REGION, PHASE, TALK):
@@ -88,18 +80,18 @@ def _band(record: RankRecord, events: Sequence[Event], scale: Axis, y: float, ov
         high = LANE[layer] if len(packed) <= MANY else THIN
         for number, lane in enumerate(packed):
             bars = tuple(_bar(event, scale, below, high - 2) for event in lane)
-            title = "" if number or record.trace is None else TITLES[layer]
+            title = "" if number or trace is None else TITLES[layer]
             lanes.append(Lane(title=title, y=below, height=high, bars=bars))
             below += high
     return Band(
-        rank=record.rank,
+        rank=rank.record.rank,
         y=y,
         height=below + PAD - y,
         lanes=tuple(lanes),
-        flag=_flag(record, scale, over),
+        flag=_flag(rank, scale),
         left_out=0,
         last=False,
-        incomplete=record.trace is not None and not record.trace.complete,
+        incomplete=trace is not None and not trace.complete,
     )
 
 
@@ -148,18 +140,18 @@ def _label(event: Event, width: float, high: float) -> str:
     return letter if letter and len(letter) * LETTER + 3 <= width else ""
 
 
-def _flag(record: RankRecord, scale: Axis, over: float) -> Flag:
-    text, stuck = ending_told(record), wait_of(record) is not None
-    x = WIDTH - MARGIN if stuck else scale.x(over)
+def _flag(rank: timeline.Band, scale: Axis) -> Flag:
+    ending, stuck = rank.record.ending, rank.wait is not None
+    text, x = ending_told(rank.record), WIDTH - MARGIN if stuck else scale.x(rank.ended)
     if not stuck:
-        text = f"{text} at {moment(over)}" if record.ending.seconds > 0 else text
+        text = f"{text} at {moment(rank.ended)}" if ending.seconds > 0 else text
     to_left = x > WIDTH / 2
     return Flag(
         x=x,
         text_x=x - 6 if to_left else x + 6,
         anchor="end" if to_left else "start",
         text=text if len(text) <= 110 else f"{text[:109]}…",
-        kind="finished" if isinstance(record.ending, Finished) else "waits" if stuck else "failed",
+        kind="finished" if isinstance(ending, Finished) else "waits" if stuck else "failed",
     )
 
 
@@ -183,10 +175,10 @@ def _breaks(scale: Axis) -> Iterable[Break]:
         yield Break(x=piece.left, middle=(piece.left + piece.right) / 2, right=piece.right, text=text)
 
 
-def _stuck(records: Sequence[RankRecord], events: Sequence[Event], scale: Axis) -> tuple[float, str] | None:
+def _stuck(ranks: Sequence[timeline.Band], events: Sequence[Event], scale: Axis) -> tuple[float, str] | None:
     """The last moment at which anything began or ended, where ranks then wait for good and all were traced."""
-    waits = any(record.ending.kind == "deadlocked" for record in records)
-    if not waits or any(record.trace is None for record in records) or not events:
+    waits = any(rank.record.ending.kind == "deadlocked" for rank in ranks)
+    if not waits or any(rank.record.trace is None for rank in ranks) or not events:
         return None
     moved = [event.start for event in events] + [event.end for event in events if not event.open]
     last = max(moved)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from grader.model import Killed, Outcome, RankRecord, Report, Run, StackFrame
 from grader.render.html.axis import moment
-from grader.render.html.events import ended_at, troubled
+from grader.render.html.events import troubled
 from grader.render.html.picture import picture
 from grader.render.html.shapes import Picture
+from grader.timeline import ended_at
 from grader.wording.text import IMPORT, ended, rank_list
 
 FRAMES_SHOWN = 8
