@@ -6,6 +6,9 @@
     stores      ports, stand-ins for TCPStore, groups that are held
     groups      a default group for some of the ranks, DDP by the device rule
     memory      what this process keeps alive, by every instrument
+    processes   whether another process waits, or has ended
+    files       files to be read: cut off, foreign, with code in them, as if from a GPU
+    disturb     what a process writes, as it happens; writing that fails, is slow, or is cut short by death
 
 A probe runs in every rank, beside student code: nothing here knows an expected value, and nothing is imported but
 torch, psutil and the standard library.
