@@ -14,7 +14,14 @@ from click.testing import CliRunner
 from grader import catalog
 from grader.authoring.mutation import state
 from grader.authoring.mutation.generate import diff, mutants
-from grader.authoring.mutation.ranks import FACTOR, LEAST_SECONDS, Fate, Ground, Result, judge_partly
+from grader.authoring.mutation.runner import (
+    FACTOR,
+    LEAST_SECONDS,
+    MutantOutcome,
+    MutantRunner,
+    TriedMutant,
+    judge_partly,
+)
 from grader.authoring.mutation.score import Score, Subject, attack, load, page, summary
 from grader.cli import cli
 from grader.model import (
@@ -228,11 +235,11 @@ def test_a_check_waits_for_all_the_runs_that_it_wants(root: Path) -> None:
 # --- the score -------------------------------------------------------------------------------------------------------
 
 
-def scored(root: Path, fates: dict[str, Fate], *, gpu: bool = False) -> Score:
+def scored(root: Path, fates: dict[str, MutantOutcome], *, gpu: bool = False) -> Score:
     """A score of the small exercise in which these mutants had these fates and all others were killed."""
     subject = load(small.NAME, root)
     results = [
-        Result(mutant=mutant, fate=fates.get(mutant.identity, Fate.KILLED), seed=7, by="sums")
+        TriedMutant(mutant=mutant, outcome=fates.get(mutant.identity, MutantOutcome.KILLED), seed=7, by="sums")
         for mutant in subject.mutants
     ]
     assert fates.keys() <= {mutant.identity for mutant in subject.mutants}
@@ -245,7 +252,7 @@ REDUCES, CLONES = "drop-statement | total | dist.all_reduce(result)", "drop-stat
 def test_a_survivor_is_a_breach_and_lowers_the_score(root: Path) -> None:
     """The page shows it as an author needs it: what it is, its diff, and an entry to paste."""
     assert scored(root, {}).breaches() == [] and scored(root, {}).percent == 100
-    score = scored(root, {REDUCES: Fate.SURVIVED})
+    score = scored(root, {REDUCES: MutantOutcome.SURVIVED})
     number = len(score.results)
     assert score.breaches() == [f"survives: {REDUCES}"]
     assert score.percent == pytest.approx(100 * (number - 1) / number)
@@ -257,7 +264,7 @@ def test_a_survivor_is_a_breach_and_lowers_the_score(root: Path) -> None:
 def test_an_excused_survivor_does_not_count(root: Path) -> None:
     """Killed / non-equivalent."""
     excuse(root, f"- {{mutant: '{REDUCES}', reason: It is.}}\n")
-    score = scored(root, {REDUCES: Fate.SURVIVED})
+    score = scored(root, {REDUCES: MutantOutcome.SURVIVED})
     assert score.breaches() == [] and score.percent == 100 and "1 equivalent" in summary(score)
 
 
@@ -272,14 +279,14 @@ def test_a_false_or_stale_excuse_is_a_breach(root: Path) -> None:
 def test_an_excuse_for_want_of_a_gpu_holds_without_one_only(root: Path) -> None:
     """Where there is a GPU the mutant must be killed, and may be."""
     excuse(root, f"- {{mutant: '{REDUCES}', reason: Needs a GPU., where: cuda}}\n")
-    assert scored(root, {REDUCES: Fate.SURVIVED}).breaches() == []
-    assert scored(root, {REDUCES: Fate.SURVIVED}, gpu=True).breaches() == [f"survives: {REDUCES}"]
+    assert scored(root, {REDUCES: MutantOutcome.SURVIVED}).breaches() == []
+    assert scored(root, {REDUCES: MutantOutcome.SURVIVED}, gpu=True).breaches() == [f"survives: {REDUCES}"]
     assert scored(root, {}, gpu=True).breaches() == []
 
 
 def test_a_broken_check_is_a_breach_and_no_kill(root: Path) -> None:
     """It is our fault."""
-    score = scored(root, {REDUCES: Fate.BROKEN})
+    score = scored(root, {REDUCES: MutantOutcome.BROKEN})
     assert len(score.breaches()) == 1 and "check sums is broken (seed 7) with" in score.breaches()[0]
     assert score.percent < 100
 
@@ -290,7 +297,7 @@ def test_a_broken_check_is_a_breach_and_no_kill(root: Path) -> None:
 def test_the_table_keeps_the_rows_of_others(root: Path) -> None:
     """Only the rows of what was tried are new; what stands around the table stays."""
     excuse(root, f"- {{mutant: '{CLONES}', reason: It is.}}\n")
-    score = scored(root, {REDUCES: Fate.SURVIVED, CLONES: Fate.SURVIVED})
+    score = scored(root, {REDUCES: MutantOutcome.SURVIVED, CLONES: MutantOutcome.SURVIVED})
     other = "| 01_process_group | 1 | 1 | 0 | 0 | 0 | 100.0 % |"
     old = f"| exercise |\n|---|\n| 90_total | 0 | 0 | 0 | 0 | 0 | 0 % |\n{other}"
     text = state.tabulated(f"# Page\n{state.BEGIN}\n{old}\n{state.END}\nEnd\n", [score])
@@ -306,7 +313,7 @@ def test_the_file_keeps_the_fates_of_others(root: Path, tmp_path: Path) -> None:
     """A run of a selection renews what it tried; what the solution does not have any more goes."""
     path = tmp_path / "fates.json"
     assert state.read(path) == {}
-    path.write_text(state.merged({small.NAME: {"gone": {}}}, [scored(root, {REDUCES: Fate.SURVIVED})]))
+    path.write_text(state.merged({small.NAME: {"gone": {}}}, [scored(root, {REDUCES: MutantOutcome.SURVIVED})]))
     assert state.survivors(state.read(path)[small.NAME]) == {REDUCES} and "gone" not in path.read_text()
     score = scored(root, {})
     one = replace(score, results=tuple(r for r in score.results if r.mutant.identity == REDUCES))
@@ -369,49 +376,49 @@ def session(student: Student) -> FakeSession:
 
 
 @pytest.fixture
-def ground(root: Path, session: FakeSession) -> Ground:
-    ground = Ground(session, catalog.load(small.NAME, root), Path("total.py"), 3)
-    assert {verdict.outcome for verdict in ground.control(SOLUTION.encode())} == {Outcome.PASSED}
+def runner(root: Path, session: FakeSession) -> MutantRunner:
+    runner = MutantRunner(session, catalog.load(small.NAME, root), Path("total.py"), 3)
+    assert {verdict.outcome for verdict in runner.control(SOLUTION.encode())} == {Outcome.PASSED}
     session.cases.clear()
-    return ground
+    return runner
 
 
-def fate(ground: Ground, part: str) -> Result:
+def outcome_of(runner: MutantRunner, part: str) -> TriedMutant:
     chosen = [mutant for mutant in mutants(SOLUTION) if part in mutant.identity]
-    (result,) = ground.fight(chosen, lambda mutant: 2, lambda result: None)
+    (result,) = runner.try_all(chosen, lambda mutant: 2, lambda result: None)
     return result
 
 
-def test_a_survivor_is_tried_with_two_seeds(ground: Ground, session: FakeSession) -> None:
+def test_a_survivor_is_tried_with_two_seeds(runner: MutantRunner, session: FakeSession) -> None:
     """All cases of both, the import first."""
-    assert fate(ground, "work()").fate is Fate.SURVIVED
+    assert outcome_of(runner, "work()").outcome is MutantOutcome.SURVIVED
     names = [case.name for case in session.cases]
     assert sorted(names) == ["bad", "bad", "import", "import", "sum", "sum", "sum", "sum"] and names[0] == "import"
     assert len({case.seed for case in session.cases if case.id == "sum[2]"}) == 2
 
 
-def test_an_endless_loop_is_stopped_early(ground: Ground, session: FakeSession) -> None:
+def test_an_endless_loop_is_stopped_early(runner: MutantRunner, session: FakeSession) -> None:
     """Long before the case's deadline, and no other world size is run."""
-    result = fate(ground, "False -> True")
-    assert (result.fate, result.by) == (Fate.KILLED, "sums")
+    result = outcome_of(runner, "False -> True")
+    assert (result.outcome, result.by) == (MutantOutcome.KILLED, "sums")
     (first, control) = [case for case in session.cases if case.name == "sum"]
     assert first == control and first.deadline == pytest.approx(LEAST_SECONDS + FACTOR * 0.1)
 
 
 def test_a_time_out_on_a_machine_that_became_slow_does_not_count(
-    ground: Ground, session: FakeSession, student: Student
+    runner: MutantRunner, session: FakeSession, student: Student
 ) -> None:
     """The solution is run right after it; where it is slow too, the mutant gets more time."""
     student.seconds = 5.0
-    assert fate(ground, "False -> True").fate is Fate.KILLED
+    assert outcome_of(runner, "False -> True").outcome is MutantOutcome.KILLED
     deadlines = [case.deadline for case in session.cases if case.id == "sum[1]"]
     assert deadlines[0] == deadlines[1] < 15 < deadlines[-1] == 20
 
 
-def test_a_run_that_the_grader_cannot_make_is_no_kill(ground: Ground) -> None:
+def test_a_run_that_the_grader_cannot_make_is_no_kill(runner: MutantRunner) -> None:
     """It is told as our own fault."""
-    result = fate(ground, "unlucky()")
-    assert (result.fate, result.message) == (Fate.BROKEN, "no memory")
+    result = outcome_of(runner, "unlucky()")
+    assert (result.outcome, result.message) == (MutantOutcome.BROKEN, "no memory")
 
 
 # --- on real ranks ---------------------------------------------------------------------------------------------------
@@ -430,12 +437,12 @@ def test_mutants_are_killed_by_the_checks_of_the_small_exercise(root: Path) -> N
     raises = 'drop-statement | total | raise TypeError("value must be a tensor")'
     barrier = "drop-statement | total | dist.barrier()"
     score = selected(load(small.NAME, root), REDUCES, CLONES, raises, barrier)
-    fates = {result.mutant.identity: (result.fate, result.by, result.seed) for result in score.results}
+    fates = {result.mutant.identity: (result.outcome, result.by, result.seed) for result in score.results}
     assert fates == {
-        raises: (Fate.KILLED, "refuses", 5),
-        CLONES: (Fate.KILLED, "sums", 5),
-        REDUCES: (Fate.KILLED, "sums", 5),
-        barrier: (Fate.SURVIVED, "", 6),
+        raises: (MutantOutcome.KILLED, "refuses", 5),
+        CLONES: (MutantOutcome.KILLED, "sums", 5),
+        REDUCES: (MutantOutcome.KILLED, "sums", 5),
+        barrier: (MutantOutcome.SURVIVED, "", 6),
     }
     solution.write_text(solution.read_text().replace("return result", "return result + 1"))
     score = selected(load(small.NAME, root), REDUCES)

@@ -44,8 +44,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             yield as_it_must(exercise, specimen)
 
     monkeypatch.setattr(proving, "try_all", try_all)
-    monkeypatch.setattr(proving, "Session", lambda start_method: contextlib.nullcontext())
-    monkeypatch.setattr(proving, "preload", lambda: None)
+    monkeypatch.setattr(proving, "warm_session", lambda start_method: contextlib.nullcontext())
     return names
 
 

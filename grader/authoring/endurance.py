@@ -20,6 +20,7 @@ import psutil
 
 from grader import catalog
 from grader.authoring.faults import host_of, left_behind
+from grader.authoring.lab import named, solution_of
 from grader.grading.flow import grade
 from grader.ranks import Session
 
@@ -70,7 +71,7 @@ def _ports(process: psutil.Process) -> list[object]:
 
 def in_a_row(name: str, root: Path, times: int, session: Session) -> Iterator[tuple[str, Holdings]]:
     """Grade the reference solution again and again on one session: each time the status, and what is held then."""
-    solution = catalog.reference(name, root) / catalog.load(name, root).file
+    solution = solution_of(catalog.load(name, root), root)
     for seed in range(times):
         report = grade(name, root=root, submission=solution, seed=seed, session=session)
         left = left_behind(session)
@@ -91,7 +92,7 @@ def private_folder() -> Iterator[None]:
 
 def at_once(name: str, root: Path, count: int) -> list[tuple[int, str]]:
     """Grade the reference solution in so many processes at the same time: the exit code and the page of each."""
-    solution = catalog.reference(name, root) / catalog.load(name, root).file
+    solution = solution_of(catalog.load(name, root), root)
     words = [sys.executable, "-m", "grader", "grade", name, "--submission", str(solution)]
     running = [
         subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -128,7 +129,7 @@ def _tell_at_once(name: str, root: Path, count: int) -> bool:
 def main(ex: tuple[str, ...], row: int, count: int) -> None:
     root = catalog.repository_root()
     right = True
-    for name in [catalog.resolve(text, root) for text in ex] or catalog.all_names(root):
+    for name in named(ex, root):
         right &= _tell_row(name, root, row) if row else True
         right &= _tell_at_once(name, root, count) if count else True
     sys.exit(0 if right else 1)

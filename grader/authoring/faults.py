@@ -25,7 +25,7 @@ import click
 import psutil
 
 from grader import catalog
-from grader.grading.flow import preload
+from grader.authoring.lab import handed_in, named, solution_of, warm_session
 from grader.grading.running import seeded
 from grader.judge import judge
 from grader.model import Case, Exercise, Finished, Killed, Outcome, RankRecord, Run, Submission
@@ -227,13 +227,10 @@ def campaign(name: str, kinds: tuple[str, ...], trials: int, seed: int, sandbox:
     """Trials of one exercise's reference solution, the same ones for the same seed as far as the machine allows."""
     root = catalog.repository_root()
     exercise = catalog.load(name, root)
-    path = catalog.reference(name, root) / exercise.file
-    source = path.read_bytes()
-    submission = Submission.of(path, source)
+    submission = handed_in(solution_of(exercise, root))
     draw = random.Random(f"{seed}/{name}")
-    with Session(sandbox=sandbox) as session:
+    with warm_session(sandbox=sandbox) as session:
         click.echo(f"{name}, {session.level}, seed {seed}")
-        preload()
         bench = Bench(session, exercise, submission, seed)
         for number in range(trials):
             case = draw.choice(bench.to_hit)
@@ -260,7 +257,7 @@ def table(trials: list[Trial]) -> Iterator[str]:
 def main(ex: tuple[str, ...], trials: int, seed: int, kinds: tuple[str, ...], sandbox: str) -> None:
     root = catalog.repository_root()
     every: list[Trial] = []
-    for name in [catalog.resolve(text, root) for text in ex] or catalog.all_names(root):
+    for name in named(ex, root):
         done = []
         for trial in campaign(name, kinds or KINDS[:3], trials, seed, sandbox):
             done.append(trial)

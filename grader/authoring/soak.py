@@ -19,8 +19,8 @@ from dataclasses import replace
 import click
 
 from grader import catalog
+from grader.authoring.lab import named, warm_session
 from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
-from grader.grading.flow import preload
 from grader.grading.running import seeded
 from grader.judge import Panel, judge_with
 from grader.model import MAX_SEED, Exercise, Submission
@@ -50,8 +50,7 @@ def soak(name: str, times: int, only: Sequence[str] = ()) -> Iterator[Trial]:
     exercise = catalog.load(name, root)
     right: list[Specimen] = [specimen for specimen in specimens(exercise, root) if specimen.kind in RIGHT]
     right = [specimen for specimen in right if not only or specimen.name in only]
-    with Session() as session:
-        preload()
+    with warm_session() as session:
         for _ in range(times):
             yield from try_all(session, exercise, root, right, None, lambda phase: None)
 
@@ -67,8 +66,7 @@ def soak_check(name: str, check: str, times: int, only: Sequence[str] = ()) -> I
     if not alone:
         raise UsageError(f"{name} has no check {check!r}: {', '.join(each.id for each in whole.checks)}.")
     exercise = replace(whole, checks=alone)
-    with Session() as session:
-        preload()
+    with warm_session() as session:
         for _ in range(times):
             yield from (_judged_alone(session, exercise, specimen) for specimen in chosen)
 
@@ -91,7 +89,7 @@ def _judged_alone(session: Session, exercise: Exercise, specimen: Specimen) -> T
 def main(ex: tuple[str, ...], times: int, check: str | None, only: tuple[str, ...], count: int) -> None:
     root = catalog.repository_root()
     wrong = 0
-    for name in [catalog.resolve(text, root) for text in ex] or catalog.all_names(root):
+    for name in named(ex, root):
         start, grades, breaches = time.monotonic(), 0, []
         with hogs(count):
             for trial in soak_check(name, check, times, only) if check else soak(name, times, only):

@@ -12,12 +12,11 @@ from enum import Enum
 from pathlib import Path
 
 from grader import catalog
+from grader.authoring.lab import solution_of, warm_session
 from grader.authoring.memory import Memory, Remembered, basis
-from grader.grading.flow import preload
 from grader.grading.running import pool_on, run_all
 from grader.judge import is_odd, judge
 from grader.model import MAX_SEED, Exercise, Outcome, Run, Submission, Verdict, file_of
-from grader.model.errors import AuthorError
 from grader.ranks import Session
 from grader.records import digests
 
@@ -103,9 +102,7 @@ class Proof:
 
 def specimens(exercise: Exercise, root: Path) -> tuple[Specimen, ...]:
     """The stub, the solution, its variants and its mutants, as exercises/ and reference/ have them."""
-    solution = catalog.reference(exercise.name, root) / exercise.file
-    if not solution.is_file():
-        raise AuthorError(solution, "the solution is missing", "Write it; mutants are edits of it.")
+    solution = solution_of(exercise, root)
     return (
         _read(Kind.STUB, "stub", exercise.stub),
         _read(Kind.SOLUTION, "solution", solution),
@@ -141,8 +138,7 @@ def verify(
     known = {specimen: trial for specimen in keys if (trial := _recalled(memory, exercise, specimen, keys[specimen]))}
     tried = {}
     if missing := [specimen for specimen in chosen if specimen not in known]:
-        with Session(start_method) as session:
-            preload()
+        with warm_session(start_method) as session:
             for trial in try_all(session, exercise, root, missing, seed, progress):
                 tried[trial.specimen] = trial
                 _remember(memory, keys, trial)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import catalog
+from grader.authoring.lab import solution_of
 from grader.practice.watch.effects import Effects, Place
 from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Event, Grade, Said, State
@@ -44,14 +45,14 @@ class Wait:
 def course(name: str, root: Path) -> Iterator[tuple[Path, str]]:
     """A copy of one exercise, with its solution as the student's file, and the solution's text."""
     exercise = catalog.load(name, root)
-    solution = (catalog.reference(name, root) / exercise.file).read_text(encoding="utf-8")
+    solution = solution_of(exercise, root).read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="ranklings-") as folder:
         copy = Path(folder)
         ignored = shutil.ignore_patterns("__pycache__", ".*")
         shutil.copytree(root / "exercises", copy / "exercises", ignore=ignored)
         for part in exercise.companions:
             used = catalog.load(part, root)
-            shutil.copyfile(catalog.reference(part, root) / used.file, copy / "exercises" / part / used.file)
+            shutil.copyfile(solution_of(used, root), copy / "exercises" / part / used.file)
         save(copy / "exercises" / name / exercise.file, solution)
         yield copy, solution
 

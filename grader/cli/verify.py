@@ -11,6 +11,7 @@ import click
 
 from grader import catalog, files
 from grader.authoring import verify as proving
+from grader.authoring.lab import named
 from grader.authoring.memory import Memory, place
 from grader.cli import console, options
 from grader.cli.common import need_torch
@@ -68,7 +69,7 @@ def command(ex: tuple[str, ...], **chosen: Any) -> int:
     asked = Options(**chosen)
     asked.check()
     root = catalog.repository_root()
-    names = [catalog.resolve(text, root) for text in ex] or list(catalog.all_names(root))
+    names = named(ex, root)
     if not names:
         raise UsageError(f"{root / 'exercises'} holds no exercise.")
     need_torch()

@@ -2,7 +2,7 @@
 
 operators    what may be changed in a node of a syntax tree
 generate     a source becomes mutants, each with an identity that lives through unrelated edits
-ranks        mutants are tried on real ranks until a check sees them
+runner       mutants are tried on real ranks until a check sees them
 score        what came of it: survivors, false entries of equivalents.yaml, killed / non-equivalent
 table        the rows of docs/verification.md
 """

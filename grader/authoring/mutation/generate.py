@@ -59,22 +59,22 @@ def mutants(source: str) -> tuple[AutoMutant, ...]:
             if changed is not None and program not in seen:
                 seen.add(program)
                 line = positions[node].start.line
-                told = _told(module, operator, node, replacement)
+                change = _change(module, operator, node, replacement)
                 found.append(
                     AutoMutant(
-                        identity=_identity(operator, place.function, lines[line - 1], told),
+                        identity=_identity(operator, place.function, lines[line - 1], change),
                         operator=operator,
                         function=place.function,
                         line=line,
-                        description=f"{_sentence(module, operator, node, told)} in {place.function}, line {line}",
+                        description=f"{_sentence(module, operator, node, change)} in {place.function}, line {line}",
                         source=changed,
                     )
                 )
     return tuple(_numbered(sorted(found, key=lambda mutant: mutant.line)))
 
 
-def _identity(operator: str, function: str, line: str, told: str) -> str:
-    return _SEPARATOR.join(filter(None, (operator, function, line, told if told != line else "")))
+def _identity(operator: str, function: str, line: str, change: str) -> str:
+    return _SEPARATOR.join(filter(None, (operator, function, line, change if change != line else "")))
 
 
 def _numbered(found: list[AutoMutant]) -> Iterator[AutoMutant]:
@@ -210,7 +210,7 @@ def _code(module: cst.Module, node: cst.CSTNode) -> str:
     return " ".join(module.code_for_node(node).split())
 
 
-def _told(module: cst.Module, operator: str, node: Any, replacement: Any) -> str:
+def _change(module: cst.Module, operator: str, node: Any, replacement: Any) -> str:
     """The change, as part of the identity; empty where the line says it all."""
     if operator in ("drop-statement", "return-none"):
         return _code(module, node)
@@ -231,16 +231,16 @@ def _told(module: cst.Module, operator: str, node: Any, replacement: Any) -> str
     return f"{_code(module, node)} -> {_code(module, replacement)}"
 
 
-def _sentence(module: cst.Module, operator: str, node: Any, told: str) -> str:
+def _sentence(module: cst.Module, operator: str, node: Any, change: str) -> str:
     """What the mutant does, for a reader."""
     if operator == "unwrap-with":
         return f"takes away `with {', '.join(_code(module, item).rstrip(', ') for item in node.items)}`"
     if operator == "unwrap-try":
         return "takes away a part of `try`"
     if operator == "return-none":
-        return f"`{told}` becomes `return None`"
+        return f"`{change}` becomes `return None`"
     if operator == "swap-arguments":
-        return f"swaps `{told.replace(' <-> ', '` and `')}`"
+        return f"swaps `{change.replace(' <-> ', '` and `')}`"
     if operator.startswith("drop") and operator != "drop-unary":
-        return f"drops `{told}`"
-    return f"`{told.replace(' -> ', '` becomes `')}`"
+        return f"drops `{change}`"
+    return f"`{change.replace(' -> ', '` becomes `')}`"

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import catalog
+from grader.authoring.lab import solution_of, warm_session
 from grader.authoring.mutation.generate import AutoMutant, diff, mutants
-from grader.authoring.mutation.ranks import Fate, Ground, Result
+from grader.authoring.mutation.runner import MutantOutcome, MutantRunner, TriedMutant
 from grader.catalog import Equivalent
-from grader.grading.flow import preload
 from grader.model import Exercise, Outcome, Verdict
-from grader.model.errors import AuthorError
-from grader.ranks import Session
 
 TRIES = 2
 """How often a mutant is tried, each time with another seed, before it has survived; one that is listed as equivalent
@@ -43,27 +41,29 @@ class Score:
 
     subject: Subject
     control: tuple[Verdict, ...]
-    results: tuple[Result, ...]
+    results: tuple[TriedMutant, ...]
     gpu: bool
     seconds: float
 
-    def of(self, fate: Fate) -> list[Result]:
-        return [result for result in self.results if result.fate is fate]
+    def of(self, outcome: MutantOutcome) -> list[TriedMutant]:
+        return [result for result in self.results if result.outcome is outcome]
 
     @property
-    def equivalent(self) -> list[Result]:
+    def equivalent(self) -> list[TriedMutant]:
         """Those that survived and may."""
-        return [result for result in self.of(Fate.SURVIVED) if self.subject.listed(result.mutant, self.gpu)]
+        return [result for result in self.of(MutantOutcome.SURVIVED) if self.subject.listed(result.mutant, self.gpu)]
 
     @property
-    def survivors(self) -> list[Result]:
+    def survivors(self) -> list[TriedMutant]:
         """Those that survived and may not."""
-        return [result for result in self.of(Fate.SURVIVED) if not self.subject.listed(result.mutant, self.gpu)]
+        return [
+            result for result in self.of(MutantOutcome.SURVIVED) if not self.subject.listed(result.mutant, self.gpu)
+        ]
 
     @property
     def percent(self) -> float:
         """Killed / non-equivalent."""
-        killed, other = len(self.of(Fate.KILLED)), len(self.survivors) + len(self.of(Fate.BROKEN))
+        killed, other = len(self.of(MutantOutcome.KILLED)), len(self.survivors) + len(self.of(MutantOutcome.BROKEN))
         return 100 * killed / (killed + other) if killed + other else 100.0
 
     def breaches(self) -> list[str]:
@@ -80,12 +80,12 @@ class Score:
             yield f"survives: {result.mutant.identity}"
 
     def _broken(self) -> Iterator[str]:
-        for result in self.of(Fate.BROKEN):
+        for result in self.of(MutantOutcome.BROKEN):
             what = f"check {result.by} is broken" if result.by else "the ranks could not be run"
             yield f"{what} (seed {result.seed}) with {result.mutant.identity}: {result.message[:300]}"
 
     def _false(self) -> Iterator[str]:
-        for result in self.of(Fate.KILLED):
+        for result in self.of(MutantOutcome.KILLED):
             if entry := self.subject.listed(result.mutant, self.gpu):
                 where = f"{entry.path}:{entry.line}"
                 seed = f"seed {result.seed}"
@@ -100,9 +100,7 @@ class Score:
 def load(name: str, root: Path) -> Subject:
     """The exercise's solution and its mutants. Raises AuthorError."""
     exercise = catalog.load(name, root)
-    path = catalog.reference(name, root) / exercise.file
-    if not path.is_file():
-        raise AuthorError(path, "the solution is missing", "Write it; mutants are edits of it.")
+    path = solution_of(exercise, root)
     source = path.read_text(encoding="utf-8")
     return Subject(
         exercise=exercise,
@@ -128,23 +126,22 @@ def attack(
 
     start, gpu = time.monotonic(), torch.cuda.is_available()
     chosen = [mutant for mutant in subject.mutants if select(mutant)]
-    results: list[Result] = []
+    results: list[TriedMutant] = []
 
-    def told(result: Result) -> None:
-        progress(f"{len(results) + 1} of {len(chosen)}, {result.fate.value}: {result.mutant.identity}")
+    def tell(result: TriedMutant) -> None:
+        progress(f"{len(results) + 1} of {len(chosen)}, {result.outcome.value}: {result.mutant.identity}")
 
-    def score(*tried: Result) -> Score:
+    def score(*tried: TriedMutant) -> Score:
         order = sorted(tried, key=lambda result: subject.mutants.index(result.mutant))
         seconds = time.monotonic() - start
         return Score(subject=subject, control=control, results=tuple(order), gpu=gpu, seconds=seconds)
 
-    with Session(start_method) as session:
-        preload()
+    with warm_session(start_method) as session:
         progress(f"the solution, then {len(chosen)} mutants")
-        ground = Ground(session, subject.exercise, subject.path, seed)
-        control = ground.control(subject.source.encode())
+        runner = MutantRunner(session, subject.exercise, subject.path, seed)
+        control = runner.control(subject.source.encode())
         if all(verdict.outcome in (Outcome.PASSED, Outcome.SKIPPED) for verdict in control):
-            for result in ground.fight(chosen, lambda mutant: 1 if subject.listed(mutant, gpu) else TRIES, told):
+            for result in runner.try_all(chosen, lambda mutant: 1 if subject.listed(mutant, gpu) else TRIES, tell):
                 results.append(result)
                 known(score(result))
     return score(*results)
@@ -167,8 +164,8 @@ def quoted(text: str) -> str:
 
 def summary(score: Score) -> str:
     """The score in one line."""
-    killed, survived = len(score.of(Fate.KILLED)), len(score.survivors)
-    wrong = len(score.of(Fate.BROKEN))
+    killed, survived = len(score.of(MutantOutcome.KILLED)), len(score.survivors)
+    wrong = len(score.of(MutantOutcome.BROKEN))
     return (
         f"{'✗' if score.breaches() else '✓'} {score.subject.exercise.name}: "
         f"{len(score.results)} of {len(score.subject.mutants)} automatic mutants tried in {score.seconds:.0f} s, "

@@ -1,4 +1,4 @@
-"""What is kept of automatic mutants: a JSON file of every mutant's last fate, and the table of docs/verification.md."""
+"""What is kept of automatic mutants: a JSON file of each one's last outcome, and the table of docs/verification.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.authoring.mutation.generate import diff
-from grader.authoring.mutation.ranks import Fate, Result
+from grader.authoring.mutation.runner import MutantOutcome, TriedMutant
 from grader.authoring.mutation.score import Score
 from grader.model.errors import UsageError
 
@@ -37,7 +37,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def merged(before: dict[str, Any], scores: Sequence[Score]) -> str:
-    """The file's new text: mutants that were tried now have their new fate, others of the same solution keep theirs."""
+    """The file's new text: tried mutants have their new outcome, others of the same solution keep theirs."""
     exercises = dict(before)
     for score in scores:
         known = {mutant.identity for mutant in score.subject.mutants}
@@ -48,10 +48,10 @@ def merged(before: dict[str, Any], scores: Sequence[Score]) -> str:
     return json.dumps({"schema": SCHEMA, "exercises": exercises}, indent=1, ensure_ascii=False) + "\n"
 
 
-def _entry(score: Score, result: Result) -> dict[str, Any]:
+def _entry(score: Score, result: TriedMutant) -> dict[str, Any]:
     listed = score.subject.listed(result.mutant, score.gpu)
     return {
-        "fate": result.fate.value,
+        "fate": result.outcome.value,
         "by": result.by,
         "message": result.message,
         "seed": result.seed,
@@ -65,7 +65,7 @@ def _entry(score: Score, result: Result) -> dict[str, Any]:
 
 def survivors(known: dict[str, Any]) -> set[str]:
     """Of one exercise, the names of those that survived when they were last tried."""
-    return {name for name, entry in known.items() if entry["fate"] != Fate.KILLED.value}
+    return {name for name, entry in known.items() if entry["fate"] != MutantOutcome.KILLED.value}
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -87,6 +87,6 @@ def tabulated(text: str, scores: Sequence[Score]) -> str:
 def _row(score: Score) -> str:
     listed = [score.subject.listed(result.mutant, score.gpu) for result in score.equivalent]
     hidden = sum(entry is not None and entry.needs_gpu for entry in listed)
-    survived = len(score.survivors) + len(score.of(Fate.BROKEN))
-    numbers = [len(score.results), len(score.of(Fate.KILLED)), len(listed) - hidden, hidden, survived]
+    survived = len(score.survivors) + len(score.of(MutantOutcome.BROKEN))
+    numbers = [len(score.results), len(score.of(MutantOutcome.KILLED)), len(listed) - hidden, hidden, survived]
     return f"| {' | '.join([score.subject.exercise.name, *map(str, numbers)])} | {score.percent:.1f} % |"

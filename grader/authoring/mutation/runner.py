@@ -33,7 +33,7 @@ NEAR = 3
 """A time-out counts unless the solution itself, run right after it, needs more than one such part of the time."""
 
 
-class Fate(Enum):
+class MutantOutcome(Enum):
     """What became of a mutant."""
 
     KILLED = "killed"
@@ -43,11 +43,11 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class TriedMutant:
     """A mutant and what became of it: by which check, or in what way the grader went wrong, with which seed."""
 
     mutant: AutoMutant
-    fate: Fate
+    outcome: MutantOutcome
     seed: int
     by: str = ""
     message: str = ""
@@ -56,7 +56,7 @@ class Result:
 
 @dataclass(slots=True)
 class _Trial:
-    """A mutant on its way."""
+    """A mutant that is being tried: its runs so far, and the cases that are left."""
 
     mutant: AutoMutant
     submission: Submission
@@ -97,7 +97,7 @@ def judge_partly(exercise: Exercise, submission: Submission, runs: Sequence[Run]
     return judge_with(panel)
 
 
-class Ground:
+class MutantRunner:
     """Where mutants of one exercise are tried: a warm session, and what the solution's own run has taught."""
 
     def __init__(self, session: Session, exercise: Exercise, path: Path, seed: int | None) -> None:
@@ -117,10 +117,10 @@ class Ground:
         self._seconds = {run.case.id: run.seconds for run in runs}
         return judge(self._exercise, submission, runs)
 
-    def fight(
-        self, mutants: Sequence[AutoMutant], tries: Callable[[AutoMutant], int], progress: Callable[[Result], None]
-    ) -> Iterator[Result]:
-        """Each mutant's fate, as it becomes known. One that survives is tried again with another seed, `tries` times
+    def try_all(
+        self, mutants: Sequence[AutoMutant], tries: Callable[[AutoMutant], int], progress: Callable[[TriedMutant], None]
+    ) -> Iterator[TriedMutant]:
+        """Each mutant's outcome, as it becomes known. One that survives is tried again with another seed, `tries` times
         in all."""
         waiting = deque(mutants)
         under_way: dict[Future[list[Run]], _Trial] = {}
@@ -176,25 +176,25 @@ class Ground:
                 break
         return runs
 
-    def _judged(self, trial: _Trial, done: Future[list[Run]], tries: int) -> tuple[_Trial | None, Result | None]:
-        """What to go on with, and the mutant's fate if it is known."""
+    def _judged(self, trial: _Trial, done: Future[list[Run]], tries: int) -> tuple[_Trial | None, TriedMutant | None]:
+        """What to go on with, and the mutant's outcome if it is known."""
         try:
             trial.runs += done.result()
             verdicts = judge_partly(self._exercise, trial.submission, trial.runs)
         except RunError as error:
-            return None, _result(trial, Fate.BROKEN, "", str(error))
+            return None, _result(trial, MutantOutcome.BROKEN, "", str(error))
         if broken := [v for v in verdicts if is_odd(v)]:
-            return None, _result(trial, Fate.BROKEN, broken[0].check.id, broken[0].message)
+            return None, _result(trial, MutantOutcome.BROKEN, broken[0].check.id, broken[0].message)
         if failed := [v for v in verdicts if v.outcome is Outcome.FAILED]:
             if self._was_too_short(trial):
                 return self._trial(trial.mutant, trial.tries - 1), None
             self._kills[trial.runs[-1].case.name] += 1
-            return None, _result(trial, Fate.KILLED, failed[0].check.id, failed[0].message)
+            return None, _result(trial, MutantOutcome.KILLED, failed[0].check.id, failed[0].message)
         if trial.left:
             return trial, None
         if trial.tries < tries:
             return self._trial(trial.mutant, trial.tries), None
-        return None, _result(trial, Fate.SURVIVED, "", "")
+        return None, _result(trial, MutantOutcome.SURVIVED, "", "")
 
     def _was_too_short(self, trial: _Trial) -> bool:
         """Whether a time-out may be the machine's fault: the solution has become slow as well. Learns its time anew."""
@@ -209,9 +209,9 @@ class Ground:
         return grown
 
 
-def _result(trial: _Trial, fate: Fate, by: str, message: str) -> Result:
+def _result(trial: _Trial, outcome: MutantOutcome, by: str, message: str) -> TriedMutant:
     seconds = time.monotonic() - trial.start
-    return Result(mutant=trial.mutant, fate=fate, seed=trial.seed, by=by, message=message, seconds=seconds)
+    return TriedMutant(mutant=trial.mutant, outcome=outcome, seed=trial.seed, by=by, message=message, seconds=seconds)
 
 
 def _workers() -> int:
