@@ -175,9 +175,9 @@ def test_several_verifications_at_once_lose_nothing(path: Path) -> None:
     trial = Remembered(outcomes={"sums": Outcome.PASSED}, seed=1)
     memories = [Memory(path) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: memories[number % 4].set(f"key {number}", trial), range(40)))
+        list(pool.map(lambda number: memories[number % 4].set(f"key {number}", trial), range(16)))
     found = Memory(path)
-    assert all(found.get(f"key {number}") == trial for number in range(40))
+    assert all(found.get(f"key {number}") == trial for number in range(16))
 
 
 def test_a_folder_that_cannot_be_written_costs_a_sentence(root: Path, tmp_path: Path, tried: list[str]) -> None:

@@ -28,7 +28,7 @@ from grader.records import digests
 FORMAT = "ranklings/proofs/1"
 PACKAGES = ("torch", "numpy", "scikit-learn", "pytest")
 """The packages whose versions may decide a verdict."""
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds to wait for other processes that write to the same file."""
 KEPT = 2000
 """So many trials of an exercise are kept, the newest."""
@@ -81,7 +81,7 @@ class Memory:
         """Keep a trial, or forget it, at once, so that a verification that is interrupted loses nothing."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{self._path}.lock", timeout=PATIENCE):
+            with FileLock(f"{self._path}.lock", timeout=PATIENCE, poll_interval=0.01):
                 entries = {name: entry for name, entry in self._read().items() if name != key}
                 entries |= {key: _plain(trial)} if trial else {}
                 self._write(entries)
