@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from grader.checks.compare.leaves import judged
-from grader.checks.compare.question import Outcome, Pair, Question
+from grader.checks.compare.question import Judged, Pair, Question
 from grader.checks.compare.ranks import disagreements
 from grader.checks.compare.structure import walk
 from grader.checks.tolerance import Reduction
@@ -81,7 +81,7 @@ def _answer(question: Question, actual: Value, expected: Value, budget: int) -> 
     return _within_budget((judged(question, item) for item in found), budget, question)
 
 
-def _within_budget(outcomes: Iterable[Outcome], budget: int, question: Question) -> Iterator[Finding]:
+def _within_budget(outcomes: Iterable[Judged], budget: int, question: Question) -> Iterator[Finding]:
     """The first few findings; where there are more than `budget`, the last line counts the rest."""
     total = wrong = 0
     kept: list[Callable[[], Finding]] = []

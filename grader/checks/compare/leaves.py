@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grader.checks.compare.kinds import is_list, is_numeric, is_tensor
 from grader.checks.compare.mistakes import diagnosis
 from grader.checks.compare.numbers import Difference, difference_between, extent, index_text
 from grader.checks.compare.plain import plain_difference
-from grader.checks.compare.question import Fault, Outcome, Pair, Path, Question
+from grader.checks.compare.question import Fault, Judged, Pair, Path, Question
+from grader.checks.compare.text import is_list, is_numeric, is_tensor
 from grader.model import Finding
 
 if TYPE_CHECKING:
     import torch
 
 
-def judged(question: Question, item: Pair | Fault) -> Outcome:
+def judged(question: Question, item: Pair | Fault) -> Judged:
     """What comes of one item of the walk."""
     if isinstance(item, Fault):
         fault = item
@@ -37,7 +37,7 @@ def _by_number(question: Question, pair: Pair) -> bool:
     return not is_list(pair.expected) or (is_numeric(pair.actual) and len(pair.actual) == len(pair.expected))
 
 
-def _numeric_outcome(question: Question, pair: Pair) -> Outcome:
+def _numeric_outcome(question: Question, pair: Pair) -> Judged:
     difference = difference_between(question, pair.actual, pair.expected)
     if difference is None:
         return None

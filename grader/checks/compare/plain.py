@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from grader.checks.compare.kinds import is_list
-from grader.checks.compare.text import LONGEST, items_text, short, whole_text
+from grader.checks.compare.text import LONGEST, is_list, items_text, short, whole_text
 from grader.model import Value
 
 

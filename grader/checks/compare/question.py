@@ -1,4 +1,4 @@
-"""What is asked, what stands against what, and what comes of it: the frozen values that all modules here share."""
+"""The values that all modules here share: the question, pairs of leaves, where structures differ, what was found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grader.model import Finding, Value
 
 Path = tuple[str | int, ...]
 
-Outcome = Callable[[], Finding] | None
+Judged = Callable[[], Finding] | None
 """None where all is well, else what builds the finding (explaining one is dear, finding one is cheap)."""
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from grader.checks.compare.kinds import is_numeric
-from grader.checks.compare.numbers import Difference, distinct_numbers, extent, measured
+from grader.checks.compare.numbers import Difference, as_tensor, bits, distinct_numbers, extent, measured, widened
 from grader.checks.compare.plain import plain_difference
-from grader.checks.compare.question import Fault, Outcome, Path, Question
+from grader.checks.compare.question import Fault, Judged, Path, Question
 from grader.checks.compare.structure import leaf_fault, walk
-from grader.checks.compare.tensors import as_tensor, bits, widened
-from grader.checks.compare.text import short
+from grader.checks.compare.text import is_numeric, short
 from grader.checks.tolerance import Reduction, tolerance
 from grader.model import Finding, Value
 from grader.model.words import rank_list
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def disagreements(question: Question, by_rank: Mapping[int, Value]) -> Iterator[Outcome]:
+def disagreements(question: Question, by_rank: Mapping[int, Value]) -> Iterator[Judged]:
     """One outcome for each entry, after the faults of structure against the rank that most others are built like."""
     leaves = {rank: {item.path: item.expected for item in walk(value, value, ())} for rank, value in by_rank.items()}
     model = max(
@@ -39,12 +37,12 @@ def _structure_faults(value: Value, model: Value) -> list[Fault]:
     return [item for item in walk(value, model, ()) if isinstance(item, Fault)]
 
 
-def _structure_outcome(question: Question, fault: Fault, rank: int, model: int) -> Outcome:
+def _structure_outcome(question: Question, fault: Fault, rank: int, model: int) -> Judged:
     expected = f"{fault.expected} (as on rank {model})"
     return lambda: question.finding(fault.path, expected, fault.actual, (rank,))
 
 
-def _entry_outcome(question: Question, path: Path, entries: Mapping[int, Value]) -> Outcome:
+def _entry_outcome(question: Question, path: Path, entries: Mapping[int, Value]) -> Judged:
     groups: list[list[int]] = []
     for rank, value in entries.items():
         home = next((group for group in groups if _same_bits(value, entries[group[0]])), None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grader.checks.compare.kinds import is_flat, is_list, is_tensor, kind_of
 from grader.checks.compare.question import Fault, Pair, Path
-from grader.checks.compare.text import items_text, kind_text, short
+from grader.checks.compare.text import is_flat, is_list, is_tensor, items_text, kind_of, kind_text, short
 from grader.model import Value
 
 if TYPE_CHECKING:
