@@ -10,44 +10,40 @@ import gc
 import importlib.util
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader.checks import Runs
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
-from grader.model.errors import CheckFailed, GraderError, NotRun, RunError
+from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotRun, RunError
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
+_Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
 UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception")
 """pytest's plugins that judging does without; the last two collect garbage thrice, four fifths of the time."""
 MISLED = (TypeError, LookupError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 """What a check raises that meets values of another kind than a probe records. `verify` proves that right solutions
-never bring that about, so it is the submission's doing. As our fault it would cost nothing, and be worth doing."""
+never bring that about, so it is FAILED. Were it BROKEN, a student could cause it to avoid losing points."""
 ODD = "The check could not make sense of what the code recorded"
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
 
-def judge(
-    exercise: Exercise, submission: Submission, runs: Sequence[Run], further: Exercise | None = None
-) -> tuple[Verdict, ...]:
-    """The verdict of every check, in order. The first run may be the import of the file, judged before all else.
-    `further` are the course's own checks; they come last and may need the exercise's."""
-    if unusable := _unusable(submission, runs):
-        return _all_blocked(_together(exercise, further), unusable)
+def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tuple[Verdict, ...]:
+    """The verdict of every check, in order. The first run may be the import of the file, judged before all else."""
+    if faults := unusable(submission, runs):
+        return _all_blocked(exercise, faults)
     by_case = {run.case.id: run for run in runs}
-    return judge_live(exercise, lambda case: _recorded(by_case, case), further=further)
-
-
-def _together(exercise: Exercise, further: Exercise | None) -> Exercise:
-    return replace(exercise, checks=exercise.checks + further.checks) if further else exercise
+    return judge_live(exercise, lambda case: _recorded(by_case, case))
 
 
 def _recorded(runs: Mapping[str, Run], case: Case) -> Run:
+    if case.id not in runs and case.gpus:
+        raise MissingHardware(f"needs {case.gpus} GPUs; the machine of these runs had fewer")
     if case.id not in runs:
         raise RunError(f"the runs do not hold {case.id}")
     return runs[case.id]
@@ -58,7 +54,7 @@ def is_odd(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.BROKEN or any(finding.subject == ODD for finding in verdict.findings)
 
 
-def _unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]:
+def unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]:
     """Why no check can be judged: the file does not compile, cannot be imported or lacks what is asked for."""
     if submission.problem is not None:
         return (submission.problem,)
@@ -77,47 +73,41 @@ def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Ver
 
 
 def judge_live(
-    exercise: Exercise,
-    run_case: Callable[[Case], Run],
-    tell: Callable[[Verdict], None] | None = None,
-    further: Exercise | None = None,
+    exercise: Exercise, run_case: Callable[[Case], Run], tell: Callable[[Verdict], None] | None = None
 ) -> tuple[Verdict, ...]:
     """The same while the cases still run: `run_case` waits for one, `tell` hears each verdict as it comes."""
-    verdicts = judge_with(Panel(exercise, run_case, tell))
-    return verdicts + judge_with(Panel(further, run_case, tell, known=verdicts)) if further else verdicts
+    return judge_with(Panel(exercise, run_case, tell))
+
+
+_one_at_a_time = threading.RLock()
+"""Held while pytest judges, since it is not made for several threads: it sets variables of the environment, hooks and
+filters of warnings for the whole process. Ranks of other grades run on meanwhile."""
 
 
 def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
-    """Run checks.py of one exercise in this process, under none of the user's settings; `only` names one check."""
-    path = panel.exercise.folder / "checks.py"
-    options = ["-c", os.devnull, "--rootdir", str(path.parent), "--noconftest", "--import-mode=importlib", "-s"]
+    """Run the checks of one exercise in this process, under none of the user's settings; `only` names one check."""
+    exercise = panel.exercise
+    paths = [folder / "checks.py" for folder in exercise.check_folders]
+    options = ["-c", os.devnull, "--rootdir", str(exercise.folder), "--noconftest", "--import-mode=importlib", "-s"]
     plugins = [*(word for name in UNUSED for word in ("-p", f"no:{name}")), "-p", "pytest_timeout"]
-    patience = TIMEOUT + 3 * sum(case.deadline for case in panel.exercise.cases)  # a check may wait for its runs
-    settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}"]
-    before = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    try:
-        chosen = str(path) if only is None else f"{path}::test_{only}"
-        pytest.main([*options, *plugins, *settings, chosen], plugins=[panel])
-    finally:
-        _restore("PYTEST_DISABLE_PLUGIN_AUTOLOAD", before)
-        _forget(path)
+    patience = TIMEOUT + 3 * sum(case.deadline for case in exercise.cases)  # a check may wait for its runs
+    settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}", "--continue-on-collection-errors"]
+    chosen = [str(path) for path in paths] if only is None else [f"{panel.file_of(only)}::test_{only}"]
+    with _one_at_a_time:
+        try:
+            pytest.main(["--disable-plugin-autoload", *options, *plugins, *settings, *chosen], plugins=[panel])
+        finally:
+            _forget(paths)
     if panel.interrupted:
         raise KeyboardInterrupt
     return panel.verdicts()
 
 
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
-
-
-def _forget(path: Path) -> None:
+def _forget(paths: Sequence[Path]) -> None:
     """Drop the imported checks, so that an edited file is read again and two folders of one name do not mix."""
+    files = set(map(str, paths))
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__file__", None) == str(path):
+        if getattr(module, "__file__", None) in files:
             del sys.modules[name]
 
 
@@ -129,41 +119,46 @@ class Panel:
         exercise: Exercise,
         run_case: Callable[[Case], Run],
         tell: Callable[[Verdict], None] | None = None,
-        known: Sequence[Verdict] = (),
     ) -> None:
-        """`known` are verdicts of earlier checks that these may need."""
         self.exercise, self._tell = exercise, tell
         self.runs_by_family = Runs(exercise.cases, run_case)
         self._checks = {check.id: check for check in exercise.checks}
-        self._verdicts: dict[str, Verdict] = {verdict.check.id: verdict for verdict in known}
-        self._titles = {check.id: check.title for check in (*(verdict.check for verdict in known), *exercise.checks)}
-        self._collection_error = ""
+        self._verdicts: dict[str, Verdict] = {}
+        self._unread: dict[Path, str] = {}
+        """Files of checks that could not be read, and why."""
         self.interrupted = False
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each check. A check that pytest never reached is broken: our fault or the author's."""
-        message = self._collection_error or "the check was not run"
-        return tuple(
-            self._verdicts.get(check.id, Verdict(check=check, outcome=Outcome.BROKEN, message=message))
-            for check in self.exercise.checks
-        )
+        return tuple(self._verdicts.get(check.id) or self._unreached(check) for check in self.exercise.checks)
+
+    def file_of(self, check: str) -> Path:
+        """The checks.py that holds a check."""
+        return (self._checks[check].folder or self.exercise.folder) / "checks.py"
+
+    def _unreached(self, check: Check) -> Verdict:
+        message = self._unread.get(self.file_of(check.id), "the check was not run")
+        return Verdict(check=check, outcome=Outcome.BROKEN, message=message)
 
     @pytest.fixture(scope="session")
     def runs(self) -> Runs:
         return self.runs_by_family
 
-    @pytest.fixture(scope="session")
-    def probe(self) -> types.ModuleType:
-        return load_probe(self.exercise)
+    @pytest.fixture(scope="module")
+    def probe(self, request: pytest.FixtureRequest) -> types.ModuleType:
+        return load_probe(self.exercise, request.path.parent)
 
     def check_of(self, item: pytest.Item) -> Check | None:
-        if item.path.parent != self.exercise.folder:
-            return None
-        return self._checks.get(item.name.removeprefix("test_"))
+        check = self._checks.get(item.name.removeprefix("test_"))
+        return check if check and item.path == self.file_of(check.id) else None
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> _Collecting:
+        report = yield
         if report.failed:
-            self._collection_error = f"checks.py could not be read: {str(report.longrepr).strip().splitlines()[-1]}"
+            reason = str(report.longrepr).strip().splitlines()[-1]
+            self._unread[collector.path] = f"checks.py could not be read: {reason}"
+        return report
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember Ctrl-C, which pytest keeps to itself. Its own signal for a failed collection is a subclass."""
@@ -173,11 +168,15 @@ class Panel:
         self.require_needed(item)
 
     def require_needed(self, item: pytest.Item) -> None:
-        """Skip a check, which makes it BLOCKED, if one that it needs did not pass."""
+        """Skip a check, which makes it BLOCKED, if one that it needs did not pass. Where that one lacked hardware, this
+        one does too."""
         check = self.check_of(item)
         for needed in check.needs if check else ():
-            if needed not in self._verdicts or self._verdicts[needed].outcome is not Outcome.PASSED:
-                pytest.skip(f"needs: {self._titles[needed]}")
+            verdict = self._verdicts.get(needed)
+            if verdict is not None and verdict.outcome is Outcome.SKIPPED:
+                raise MissingHardware(verdict.message)
+            if verdict is None or verdict.outcome is not Outcome.PASSED:
+                pytest.skip(f"needs: {self._checks[needed].title}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> _Reporting:
@@ -206,6 +205,8 @@ def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
     if isinstance(error, pytest.skip.Exception):
         outcome = Outcome.BLOCKED if call.when == "setup" else Outcome.SKIPPED
         return Verdict(check=check, outcome=outcome, message=str(error.msg), seconds=seconds)
+    if isinstance(error, MissingHardware):
+        return Verdict(check=check, outcome=Outcome.SKIPPED, message=str(error), seconds=seconds)
     if isinstance(error, MISLED):
         finding = Finding(subject=ODD, actual=_fault(error))
         return Verdict(check=check, outcome=Outcome.FAILED, findings=(finding,), message=finding.sentence())
@@ -224,9 +225,11 @@ def _fault(error: BaseException) -> str:
     return f"{where}{type(error).__name__}: {error}"
 
 
-def load_probe(exercise: Exercise) -> types.ModuleType:
-    """The exercise's probe as a module of the judge, so that inputs are made by the same functions on both sides."""
-    path = exercise.probe
+def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleType:
+    """A probe as a module of the judge, so that inputs are made by the same functions on both sides: that of the
+    exercise, or the one beside the checks in `folder` if it has one."""
+    own = exercise.folder if folder is None else folder
+    path = own / "probe.py" if (own / "probe.py").is_file() else exercise.probe
     spec = importlib.util.spec_from_file_location(f"ranklings_probe_{exercise.number}", path)
     if spec is None or spec.loader is None:
         raise RunError(f"{path} could not be imported")

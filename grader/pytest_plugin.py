@@ -6,21 +6,21 @@ collected or imported here; they run in ranks.
 
 from __future__ import annotations
 
+import functools
 import secrets
 import types
 from collections.abc import Generator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader import catalog
 from grader.checks import Runs
-from grader.grading.running import import_case, run_fairly, seeded
-from grader.judge import Panel, load_probe
-from grader.model import MAX_SEED, Case, Exercise, Run, Submission
-from grader.model.errors import CheckFailed, GraderError
+from grader.grading.running import Runner
+from grader.judge import Panel, load_probe, unusable
+from grader.model import MAX_SEED, Case, Run
+from grader.model.errors import CheckFailed, GraderError, MissingHardware
 from grader.ranks import Session
 from grader.submission import receive
 
@@ -45,7 +45,6 @@ class Grading:
         self._stack = ExitStack()
         self._session: Session | None = None
         self._panels: dict[Path, Panel] = {}
-        self._runs: dict[tuple[str, str], Run] = {}
         chosen = config.getoption("--seed")
         self.seed: int = secrets.randbelow(MAX_SEED) if chosen is None else chosen
 
@@ -62,21 +61,19 @@ class Grading:
         root = folder.parent.parent
         exercise = catalog.load(folder.name, root)
         submission = receive(exercise, self._config.getoption("--submission"), root)
-        planned = {case.id: case for case in seeded(exercise, self.seed)}
-        exercise = replace(exercise, cases=tuple(planned.values()))
-        return Panel(exercise, lambda case: self._run(exercise, submission, case))
 
-    def _run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
-        if submission.problem is not None:
-            raise CheckFailed((submission.problem,))
-        if case.probe:
-            imported = self._run(exercise, submission, import_case())
-            if imported.diagnosis is not None:
-                raise CheckFailed(imported.diagnosis.findings)
-        key = exercise.name, case.id
-        if key not in self._runs:
-            self._runs[key] = run_fairly(self._host(), exercise, submission, case)
-        return self._runs[key]
+        @functools.cache
+        def runner() -> Runner:
+            made = Runner(self._host(), exercise, submission, self.seed)
+            return self._stack.enter_context(made.running())
+
+        def run(case: Case) -> Run:
+            imported = () if submission.problem else (runner().imported(),)
+            if faults := unusable(submission, imported):
+                raise CheckFailed(faults)
+            return runner().wait(case)
+
+        return Panel(exercise, run)
 
     def _host(self) -> Session:
         if self._session is None:
@@ -138,6 +135,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if panel := _panel(item):
         panel.note(item, call)
-        if call.excinfo is not None and isinstance(call.excinfo.value, CheckFailed):
-            report.longrepr = "\n".join(f.sentence() for f in call.excinfo.value.findings)
+        error = call.excinfo.value if call.excinfo else None
+        if isinstance(error, CheckFailed):
+            report.longrepr = "\n".join(finding.sentence() for finding in error.findings)
+        if isinstance(error, MissingHardware):
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, f"Skipped: {error}")
     return report

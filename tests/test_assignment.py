@@ -165,22 +165,44 @@ def test_a_single_report_is_worth_its_points():
 @pytest.mark.parametrize("place", ["hidden", "hidden/90_total"])
 def test_further_checks_lie_in_a_folder_or_in_one_of_the_exercises_name(root, place):
     written(root / place)
-    further = catalog.overlay(catalog.load(small.NAME, root), root / "hidden")
-    assert [(check.id, check.visibility) for check in further.checks] == [
+    whole = catalog.overlay(catalog.load(small.NAME, root), root / "hidden")
+    assert [(check.id, check.visibility) for check in whole.checks[3:]] == [
         ("sums_of_four", "hidden"),
         ("shown_too", "visible"),
     ]
-    assert [(case.id, case.visibility) for case in further.cases] == [("larger[4]", "hidden")]
-    assert further.probe == root / "exercises/90_total/probe.py"
+    assert [(case.id, case.visibility) for case in whole.cases[3:]] == [("larger[4]", "hidden")]
+    assert whole.probe_of(whole.cases[-1]) == root / "exercises/90_total/probe.py"
+    assert whole.check_folders == (root / "exercises/90_total", root / place)
+
+
+def test_further_cases_may_have_a_probe_of_their_own(root):
+    """Then the checks beside it are given that one, and the exercise's keep theirs."""
+    folder = written(root / "hidden")
+    (folder / "probe.py").write_text((root / "exercises/90_total/probe.py").read_text().replace("rank + 1", "rank + 2"))
+    whole = catalog.overlay(catalog.load(small.NAME, root), folder)
+    assert [whole.probe_of(case).parent.name for case in whole.cases] == ["90_total"] * 3 + ["hidden"]
+    assert [verdict.outcome for verdict in verdicts_of(whole, 1.0)][2:4] == [Outcome.PASSED, Outcome.FAILED]
+    assert [verdict.outcome for verdict in verdicts_of(whole, 1.4)][2:4] == [Outcome.PASSED, Outcome.PASSED]
+
+
+def test_further_checks_that_cannot_be_read_leave_the_others_as_they_are(root):
+    folder = written(root / "hidden")
+    whole = catalog.overlay(catalog.load(small.NAME, root), folder)
+    (folder / "checks.py").write_text("import no_such_module\n")
+    verdicts = verdicts_of(whole, 1.0)
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.PASSED] * 3 + [Outcome.BROKEN] * 2
+    assert "no_such_module" in verdicts[3].message
 
 
 def judged(root: Path, total: float):
-    exercise = catalog.load(small.NAME, root)
-    further = catalog.overlay(exercise, written(root / "hidden"))
+    return verdicts_of(catalog.overlay(catalog.load(small.NAME, root), written(root / "hidden")), total)
+
+
+def verdicts_of(whole, total: float):
     value = catalog_value(4)
     runs = [sum_run(1, catalog_value(1)), sum_run(2, *[catalog_value(2)] * 2), bad_run("TypeError")]
     runs.append(larger(value * total))
-    return judge(exercise, HANDED_IN, runs, further)
+    return judge(whole, HANDED_IN, runs)
 
 
 def catalog_value(world_size: int) -> torch.Tensor:
@@ -199,9 +221,9 @@ def test_further_checks_are_judged_after_the_exercises_own(root):
 
 def test_further_checks_wait_for_the_exercises_own(root):
     exercise = catalog.load(small.NAME, root)
-    further = catalog.overlay(exercise, written(root / "hidden"))
+    whole = catalog.overlay(exercise, written(root / "hidden"))
     runs = [sum_run(1, None), sum_run(2, None, None), bad_run("TypeError"), larger(catalog_value(4))]
-    verdict = judge(exercise, HANDED_IN, runs, further)[3]
+    verdict = judge(whole, HANDED_IN, runs)[3]
     assert (verdict.outcome, verdict.message) == (Outcome.BLOCKED, "needs: All ranks get the sum")
 
 
@@ -231,14 +253,12 @@ def test_a_visible_check_does_not_wait_for_a_hidden_one(root):
 
 def test_a_student_sees_nothing_of_hidden_checks_and_their_runs(root):
     exercise = catalog.load(small.NAME, root)
-    further = catalog.overlay(exercise, written(root / "hidden"))
-    from grader.grading.flow import together
+    whole = catalog.overlay(exercise, written(root / "hidden"))
     from grader.grading.report import summarise
 
     runs = (sum_run(1, catalog_value(1)), larger(catalog_value(4)))
     verdicts = judged(root, 1.5)
-    runs = (runs[0], type(runs[1])(case=further.cases[0], ranks=runs[1].ranks, seconds=0.1))
-    whole = together(exercise, further)
+    runs = (runs[0], type(runs[1])(case=whole.cases[-1], ranks=runs[1].ranks, seconds=0.1))
     report = summarise(whole, HANDED_IN, runs, verdicts, seed=1, device="cpu", sandbox="limits", seconds=1)
     shown = for_student(report)
     assert [verdict.check.id for verdict in shown.verdicts] == ["sums", "same", "refuses", "shown_too"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -23,10 +22,13 @@ import grader.grading.flow
 from grader import catalog
 from grader.cli import cli
 from grader.cli.commands import SUMMARIES
+from grader.grading.observe import SILENT, Listener
+from grader.grading.request import Machine, Request
 from grader.model import MAX_SEED, Outcome, Report, Verdict
 from grader.model.errors import AuthorError, RunError, UsageError
 from grader.records import recording
 from grader.submission import receive, receive_or_miss
+from tests.fakes import FakeSession
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = """\
@@ -52,34 +54,39 @@ DONE = 'def add(rank, world_size):\n    """Add."""\n    return rank + world_size
 
 @dataclass
 class FakeGrade:
-    """Stands in for grade.grade: gives reports with one outcome, or raises, and remembers what it was asked."""
+    """Stands in for flow.grade: gives reports with one outcome, or raises, and remembers what it was asked."""
 
     outcome: Outcome = Outcome.PASSED
     error: BaseException | None = None
     errors: dict[str, BaseException] = field(default_factory=dict)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    sessions: list[str] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+    machines: list[Machine | None] = field(default_factory=list)
+    sessions: list[FakeSession] = field(default_factory=list)
+    used: list[FakeSession] = field(default_factory=list)
 
-    @contextlib.contextmanager
-    def warmed(self, device: str, *how: str | None) -> Iterator[str]:
-        """Stands in for grade.warmed."""
-        self.sessions.append(f"session {1 + len(self.sessions)} on {device}")
-        yield self.sessions[-1]
+    def session(self) -> FakeSession:
+        """Stands in for Machine.session."""
+        self.sessions.append(FakeSession())
+        return self.sessions[-1]
 
-    def __call__(self, name: str, *, root: Path, **order: Any) -> Report:
-        self.asked.append({"name": name, **order})
-        order["progress"]("starting")
-        error = self.errors.get(name) or self.error
+    def __call__(
+        self, request: Request, session: FakeSession, listener: Listener = SILENT, machine: Machine | None = None
+    ) -> Report:
+        self.asked.append(request)
+        self.machines.append(machine)
+        self.used.append(session)
+        listener.phase("starting")
+        error = self.errors.get(request.exercise) or self.error
         if error is not None:
             raise error
-        exercise = catalog.load(name, root)
+        exercise = catalog.load(request.exercise, request.root)
         outcomes = [self.outcome] + [Outcome.PASSED] * (len(exercise.checks) - 1)
         return Report(
             exercise=exercise,
-            submission=(receive_or_miss if order.get("absent") else receive)(exercise, order.get("submission"), root),
+            submission=(receive_or_miss if request.absent else receive)(exercise, request.submission, request.root),
             verdicts=tuple(Verdict(check=c, outcome=o) for c, o in zip(exercise.checks, outcomes, strict=True)),
             runs=(),
-            seed=order.get("seed") or 7,
+            seed=request.seed or 7,
             device="cpu",
             sandbox="limits",
             seconds=1.0,
@@ -119,7 +126,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fake(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGrade:
     grade = FakeGrade()
     monkeypatch.setattr(grader.grading.flow, "grade", grade)
-    monkeypatch.setattr(grader.grading.flow, "warmed", grade.warmed)
+    monkeypatch.setattr(Machine, "session", lambda machine: grade.session())
     return grade
 
 
@@ -157,39 +164,34 @@ def test_the_page_goes_to_stdout_and_progress_to_stderr(fake):
 
 def test_what_was_asked_reaches_the_flow(fake, root):
     call("grade", "add", "--seed", 5, "--device", "cpu", "--start-method", "spawn", "--submission", root)
-    assert {key: fake.asked[0][key] for key in ("name", "seed", "device", "start_method", "submission")} == {
-        "name": "01_add",
-        "seed": 5,
-        "device": "cpu",
-        "start_method": "spawn",
-        "submission": root,
-    }
+    (request,), (machine,) = fake.asked, fake.machines
+    assert (request.exercise, request.root, request.seed, request.submission) == ("01_add", root, 5, root)
+    assert machine is not None and (machine.device, machine.start_method) == ("cpu", "spawn")
 
 
 def test_several_exercises_are_graded_once_each_and_the_worst_code_counts(fake):
     """An exercise that is at fault does not keep the others from being graded."""
     fake.errors["01_add"] = AuthorError(Path("exercise.yaml"), "it is torn", "Mend it.", 3)
     result = call("grade", "01", "1", "02")
-    assert [asked["name"] for asked in fake.asked] == ["01_add", "02_ring"]
+    assert [asked.exercise for asked in fake.asked] == ["01_add", "02_ring"]
     assert refused(result, 3) == "grader: exercise.yaml:3: it is torn. Mend it."
     assert "It adds" in result.stdout
 
 
 def test_several_exercises_share_a_session_and_a_fault_costs_only_its_own(fake):
-    """torch is imported once. Whoever grades alone gets none, and starts one only if something is to be run."""
-    call("grade", "01")
-    assert [asked["session"] for asked in fake.asked] == [None] and not fake.sessions
+    """torch is imported once. A session is closed when it may be damaged, and in the end."""
     call("grade", "01", "02")
-    assert [asked["session"] for asked in fake.asked[1:]] == ["session 1 on auto"] * 2
+    assert fake.used == fake.sessions[:1] * 2 and fake.sessions[0].closed
     fake.errors["01_add"] = RunError("The host is gone.")
     call("grade", "01", "02")
-    assert [asked["session"] for asked in fake.asked[3:]] == ["session 2 on auto", "session 3 on auto"]
+    assert fake.used[2:] == fake.sessions[1:] and len(fake.sessions) == 3
+    assert all(session.closed for session in fake.sessions)
 
 
 def test_without_ex_all_that_is_begun_is_graded(fake, root):
     (root / "exercises/02_ring/ring.py").write_text(DONE.replace("add(", "ring("))
     assert call("grade").exit_code == 0
-    assert [asked["name"] for asked in fake.asked] == ["02_ring"]
+    assert [asked.exercise for asked in fake.asked] == ["02_ring"]
 
 
 def test_where_nothing_is_begun_a_sentence_says_where_to_start(fake):
@@ -202,7 +204,7 @@ def test_a_faulty_exercise_is_told_beside_those_that_are_begun(fake, root):
     (root / "exercises/02_ring/ring.py").write_text(DONE.replace("add(", "ring("))
     result = call("grade")
     assert "titel" in refused(result, 3)
-    assert [asked["name"] for asked in fake.asked] == ["02_ring"]
+    assert [asked.exercise for asked in fake.asked] == ["02_ring"]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_options_are_checked(fake, words):
 def test_every_seed_that_a_grade_may_print_can_be_replayed(fake):
     for seed in (0, MAX_SEED - 1):
         assert call("grade", "1", "--seed", seed).exit_code == 0
-        assert fake.asked[-1]["seed"] == seed
+        assert fake.asked[-1].seed == seed
 
 
 def test_every_command_has_a_file_of_its_name_and_a_make_target():
@@ -392,7 +394,7 @@ def test_what_a_killed_grade_leaves_names_the_exercises_that_it_did_not_reach(fa
 def test_exercises_share_the_time_of_an_assignment(fake, root):
     (root / "a.yaml").write_text(ASSIGNMENT)
     call("grade", "--assignment", "a.yaml", "--deadline", "100")
-    first, second = (asked["deadline"] for asked in fake.asked)
+    first, second = (asked.deadline for asked in fake.asked)
     assert 45 < first <= 50 and 90 < second <= 100
 
 
@@ -595,7 +597,7 @@ def test_watch_goes_on_with_what_comes_next_and_keeps_its_attempts(fake, root, m
 
     def run(name, where, *, on_report, **how):
         asked.append((name, how["plain"], how["seed"]))
-        on_report(fake(name, root=where, progress=lambda phase: None))
+        on_report(fake(Request(exercise=name, root=where), FakeSession()))
         return 0
 
     monkeypatch.setattr(watch, "run", run)
@@ -717,7 +719,7 @@ def test_verify_is_1_where_an_exercise_is_not_proved(root, monkeypatch, breaches
 
 BLOCKING = """
 import sys, time, grader.grading.flow
-def grade(name, **order):
+def grade(*request):
     print("ready", flush=True)
     time.sleep(60)
 grader.grading.flow.grade = grade

@@ -36,7 +36,7 @@ def test_an_exercise_accepts_what_is_right_and_nothing_else(name: str, warm: Ses
     """Stub, solution, a variant and a few mutants get the verdicts that they must."""
     exercise = catalog.load(name, ROOT)
     every = specimens(exercise, ROOT)
-    tree = digests.of_files((s.name, s.source) for s in every) + digests.of_exercises([exercise]) + digests.of_engine()
+    tree = digests.of_files((s.name, s.source) for s in every) + digests.of_exercise(exercise) + digests.of_engine()
     trials = try_all(warm, exercise, ROOT, drawn(every, tree), None, lambda phase: None)
     assert [breach for trial in trials for breach in trial.breaches()] == []
 

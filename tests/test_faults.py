@@ -24,6 +24,7 @@ from grader import catalog
 from grader.authoring import faults
 from grader.authoring.endurance import Holdings, holdings, in_a_row, private_folder
 from grader.grading.flow import grade
+from grader.grading.request import Request
 from grader.model import Case, Submission
 from grader.ranks import Session
 from tests import small
@@ -108,7 +109,7 @@ def test_a_grade_is_right_while_the_clock_is_stepped(
     """The time of day jumps by an hour at every look, forth and back."""
     real, looks = time.time, iter(range(10**9))
     monkeypatch.setattr(time, "time", lambda: real() + (3600 if next(looks) % 2 else -3600))
-    report = grade(small.NAME, root=root, submission=root / "reference/90_total/total.py", session=warm)
+    report = grade(Request(exercise=small.NAME, root=root, submission=root / "reference/90_total/total.py"), warm)
     assert report.status == "passed" and 0 < report.seconds < 600
 
 

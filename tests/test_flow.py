@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grader.authoring.verify import Kind, matrix, verify
+from grader.cli.telling import Told
 from grader.grading.flow import grade
+from grader.grading.observe import SILENT, Listener
+from grader.grading.request import Machine, Request
 from grader.grading.running import seeded
 from grader.model import Outcome, Report
 from grader.model.errors import UsageError
@@ -22,6 +27,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small.build(tmp_path_factory.mktemp("root"))
 
 
+def graded(root: Path, submission: Path, listener: Listener = SILENT, **how: Any) -> Report:
+    with closing(Machine().session()) as session:
+        request = Request(exercise=small.NAME, root=root, submission=submission, **how)
+        return grade(request, session, listener)
+
+
 def outcomes(report: Report) -> dict[str, str]:
     return {verdict.check.id: verdict.outcome.value for verdict in report.verdicts}
 
@@ -30,10 +41,10 @@ def test_a_grade_can_be_recorded_and_judged_again(root: Path, tmp_path: Path) ->
     """The solution passes; the same seed and the recorded runs give the same verdicts without running anything."""
     solution = root / "reference" / small.NAME / "total.py"
     phases: list[str] = []
-    report = grade(small.NAME, root=root, submission=solution, save_runs=tmp_path / "runs", progress=phases.append)
-    assert report.status == "passed" and report.score == 100
+    report = graded(root, solution, Told(phases.append), save_runs=tmp_path / "runs")
+    assert report.status == "passed" and report.score == 100 and report.device in ("cpu", "cuda")
     assert phases[0] == "starting" and "sum on 2 ranks" in phases
-    again = grade(small.NAME, root=root, submission=solution, from_runs=tmp_path / "runs")
+    again = graded(root, solution, from_runs=tmp_path / "runs")
     assert again.seed == report.seed and outcomes(again) == outcomes(report)
 
 
@@ -49,7 +60,7 @@ def test_seeds_are_drawn_anew_and_can_be_replayed(root: Path) -> None:
 def test_a_file_that_cannot_be_imported_is_not_run_again_for_each_case(root: Path, tmp_path: Path) -> None:
     """One sentence on the first check, the others blocked."""
     (tmp_path / "total.py").write_text("import no_such_module\n")
-    report = grade(small.NAME, root=root, submission=tmp_path)
+    report = graded(root, tmp_path)
     assert [run.case.name for run in report.runs] == ["import"]
     assert outcomes(report) == {"sums": "failed", "same": "blocked", "refuses": "blocked"}
     assert "no_such_module" in report.verdicts[0].message
@@ -61,7 +72,7 @@ def test_cuda_is_refused_where_there_is_none(root: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(UsageError, match="finds no GPU"):
-        grade(small.NAME, root=root, submission=root / "reference" / small.NAME, device="cuda")
+        Machine(device="cuda").session()
 
 
 def test_verify_proves_an_exercise_and_sees_a_breach(root: Path, tmp_path: Path) -> None:

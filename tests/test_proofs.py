@@ -207,11 +207,11 @@ def test_a_digest_takes_in_what_probes_and_checks_share(root: Path, tmp_path: Pa
     for name in ("kit/values.py", "checks/views.py", "ranks/host.py", "judge.py", "cli/list.py", "render/html.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text("1")
-    before = [digests.of_exercises([exercise]), digests.of_engine()]
+    before = [digests.of_exercise(exercise), digests.of_engine()]
     differs = {}
     for name in ("kit/values.py", "checks/views.py", "ranks/host.py", "judge.py", "cli/list.py", "render/html.py"):
         (package / name).write_text("2")
-        now = [digests.of_exercises([exercise]), digests.of_engine()]
+        now = [digests.of_exercise(exercise), digests.of_engine()]
         differs[name] = [old != new for old, new in zip(before, now, strict=True)]
         (package / name).write_text("1")
     assert differs == {

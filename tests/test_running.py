@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 import time
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ from typing import Any
 import pytest
 
 from grader import catalog
-from grader.grading.flow import run_and_judge, uninterrupted
-from grader.grading.running import Listener, Order, Runner, oom_kills, run_fairly
+from grader.grading.flow import judge, uninterrupted
+from grader.grading.observe import SILENT, Journalist, Listener, Listeners
+from grader.grading.request import Machine
+from grader.grading.running import Recorded, Runner, oom_kills, run_all, run_fairly
 from grader.model import (
     Case,
-    Check,
     Exercise,
     Killed,
     Outcome,
@@ -99,25 +102,26 @@ def test_the_kernels_count_is_read(tmp_path: Path) -> None:
 # -- the overall deadline ---------------------------------------------------------------------------------------------
 
 
-def judged(session: FakeSession, order: Order) -> tuple[Any, Any]:
-    return run_and_judge(nullcontext(session), order, 1)
+def judged(session: FakeSession, exercise: Exercise, **how: Any) -> tuple[Any, Any]:
+    with Runner(session, exercise, SUBMISSION, 1, **how).running() as runs:
+        verdicts = judge(exercise, SUBMISSION, runs)
+    return runs.finished(), verdicts
 
 
 def test_when_the_time_is_up_the_report_says_what_is_known(exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was run: all is blocked, and none failed."""
     session = FakeSession()
-    _, verdicts = judged(session, Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic()))
+    _, verdicts = judged(session, exercise, until=time.monotonic())
     assert {verdict.outcome for verdict in verdicts} == {Outcome.BLOCKED} and "--deadline" in verdicts[0].message
     assert session.closed and session.asked == 0
 
 
 def test_a_case_cut_short_by_the_deadline_does_not_fail_the_student(exercise: Exercise) -> None:
     """It had less time than the exercise gives, so that it took too long says nothing."""
-    order = Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic() + 10)
-    with Runner(FakeSession(ended(TimedOut())), order).running() as runner:
-        runner.start(exercise.cases[0])
-        with pytest.raises(NotRun):
-            runner.wait(exercise.cases[0])
+    session = FakeSession(ended(TimedOut()))
+    until = time.monotonic() + 10
+    with Runner(session, exercise, SUBMISSION, 1, until=until).running() as runner, pytest.raises(NotRun):
+        runner.wait(exercise.cases[0])
 
 
 def test_partial_credit(exercise: Exercise) -> None:
@@ -126,8 +130,7 @@ def test_partial_credit(exercise: Exercise) -> None:
     def slow(submission: Submission, case: Case) -> Run:
         return (ended(TimedOut()) if case.name == "bad" else right)(submission, case)
 
-    order = Order(exercise=exercise, submission=SUBMISSION, until=time.monotonic() + 10)
-    _, verdicts = judged(FakeSession(*[slow] * 4), order)
+    _, verdicts = judged(FakeSession(otherwise=slow), exercise, until=time.monotonic() + 10)
     assert [verdict.outcome for verdict in verdicts] == [Outcome.PASSED, Outcome.PASSED, Outcome.BLOCKED]
 
 
@@ -135,7 +138,7 @@ def test_partial_credit(exercise: Exercise) -> None:
 
 
 def journal(path: Path, exercise: Exercise, seed: int | None = None) -> Journal:
-    return Journal(path, (exercise,), SUBMISSION, seed, drawn=42)
+    return Journal(path, exercise, SUBMISSION, seed, drawn=42)
 
 
 def test_a_killed_grade_goes_on_where_it_was(exercise: Exercise, tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_a_killed_grade_goes_on_where_it_was(exercise: Exercise, tmp_path: Path)
     path = tmp_path / "journal"
     first = journal(path, exercise)
     session = FakeSession()
-    _, before = judged(session, Order(exercise=exercise, submission=SUBMISSION, journal=first))
+    _, before = judged(session, exercise, listener=Journalist(first))
     whole = session.asked
     first.close()
     content = path.read_bytes()
@@ -151,7 +154,7 @@ def test_a_killed_grade_goes_on_where_it_was(exercise: Exercise, tmp_path: Path)
         path.write_bytes(content[:cut])
         again = journal(path, exercise)
         session = FakeSession()
-        _, verdicts = judged(session, Order(exercise=exercise, submission=SUBMISSION, journal=again))
+        _, verdicts = judged(session, exercise, listener=Journalist(again), known=again.runs)
         again.close()
         assert again.seed == 42 and [v.outcome for v in verdicts] == [v.outcome for v in before]
         assert session.asked == whole - len(again.runs) and again.runs.keys() <= {
@@ -170,7 +173,7 @@ def test_a_journal_of_another_grade_is_refused(exercise: Exercise, tmp_path: Pat
     with pytest.raises(UsageError, match="another grade"):
         journal(path, exercise, seed=2)
     with pytest.raises(UsageError, match="another grade"):
-        Journal(path, (exercise,), replace(SUBMISSION, digest="other"), None, 0)
+        Journal(path, exercise, replace(SUBMISSION, digest="other"), None, 0)
     (exercise.folder / "checks.py").write_text("# changed\n")
     with pytest.raises(UsageError, match="another grade"):
         journal(path, exercise)
@@ -204,6 +207,9 @@ def test_without_an_interrupt_nothing_is_raised() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+CASES = (Case(name="a", world_size=1, probe="a"), Case(name="b", world_size=1, probe="b"))
+
+
 def test_a_grade_that_was_called_off_starts_nothing_more() -> None:
     session = FakeSession()
     heard: list[str] = []
@@ -211,34 +217,124 @@ def test_a_grade_that_was_called_off_starts_nothing_more() -> None:
     class Ear(Listener):
         def started(self, case: Case) -> None:
             heard.append(case.id)
-            session.cancels += 1
+            session.cancel()
 
-    runner = Runner(session, Order(exercise=EXERCISE, submission=SUBMISSION, listener=Ear(), jobs=1))
-    first, second = (Case(name=name, world_size=1, probe=name) for name in ("a", "b"))
+    runner = Runner(session, replace(EXERCISE, cases=CASES), SUBMISSION, 1, listener=Ear(), jobs=1)
     with runner.running():
-        runner.start(first, second)
-        runner.wait(first)
+        runner.start()
+        runner.wait(CASES[0])
         with pytest.raises(Cancelled):
-            runner.wait(second)
+            runner.wait(CASES[1])
     assert heard == ["a[1]"]
 
 
-def test_whoever_listens_hears_of_cases_runs_and_verdicts() -> None:
-    heard: list[Any] = []
+class Heard(Listener):
+    """Notes what it hears."""
 
-    class Ear(Listener):
-        def started(self, case: Case) -> None:
-            heard.append(("started", case.id))
+    def __init__(self) -> None:
+        self.all: list[tuple[str, str]] = []
 
-        def ended(self, run: Run) -> None:
-            heard.append(("ended", run.case.id))
+    def phase(self, text: str) -> None:
+        self.all.append(("phase", text))
 
-        def judged(self, verdict: Verdict) -> None:
-            heard.append(("judged", verdict.check.id))
+    def began(self, exercise: Exercise, seed: int) -> None:
+        self.all.append(("began", exercise.name))
 
-    order = Order(exercise=EXERCISE, submission=SUBMISSION, listener=Ear(), jobs=1)
-    with (runner := Runner(FakeSession(), order)).running():
-        runner.start(case := Case(name="a", world_size=1, probe="a"))
-        runner.wait(case)
-    order.judged(Verdict(check=Check(id="right", title="", points=1), outcome=Outcome.PASSED))
-    assert heard == [("started", "a[1]"), ("ended", "a[1]"), ("judged", "right")]
+    def started(self, case: Case) -> None:
+        self.all.append(("started", case.id))
+
+    def ended(self, run: Run) -> None:
+        self.all.append(("ended", run.case.id))
+
+    def judged(self, verdict: Verdict) -> None:
+        self.all.append(("judged", verdict.check.id))
+
+
+def test_all_who_listen_hear_of_cases_runs_and_verdicts(exercise: Exercise) -> None:
+    """In the order in which it happens; a check is judged as soon as its runs are there."""
+    one, two = Heard(), Heard()
+    judged(FakeSession(), exercise, listener=Listeners(one, SILENT, two), jobs=1)
+    assert one.all == two.all
+    first = [("began", small.NAME), ("started", "import[1]"), ("ended", "import[1]"), ("started", "sum[2]")]
+    assert one.all[:4] == first
+    assert [what for kind, what in one.all if kind == "judged"] == ["sums", "same", "refuses"]
+
+
+# -- hardware ---------------------------------------------------------------------------------------------------------
+
+
+def with_gpus(exercise: Exercise, count: int) -> Exercise:
+    """The exercise, with the family `sum` on so many GPUs."""
+    cases = (replace(case, gpus=count) if case.name == "sum" else case for case in exercise.cases)
+    return replace(exercise, cases=tuple(cases))
+
+
+def test_a_check_whose_hardware_is_absent_is_skipped_with_the_reason(exercise: Exercise) -> None:
+    """And so is one that needs it. It counts neither for nor against the student, and nothing is run for it."""
+    session = FakeSession()
+    runs, verdicts = judged(session, with_gpus(exercise, 2), machine=Machine(gpus=1))
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.SKIPPED, Outcome.SKIPPED, Outcome.PASSED]
+    assert {verdict.message for verdict in verdicts[:2]} == {"needs 2 GPUs; this machine has 1"}
+    assert [case.name for case in session.cases] == ["import", "bad"] == [run.case.name for run in runs]
+
+
+def test_recorded_runs_of_a_smaller_machine_are_judged_in_the_same_way(exercise: Exercise) -> None:
+    wanting = with_gpus(exercise, 1)
+    runs = run_all(FakeSession(), wanting, SUBMISSION, 1) if Machine().gpu_count() == 0 else ()
+    verdicts = judge(wanting, SUBMISSION, Recorded(1, [run for run in runs if run.case.name != "sum"]))
+    assert verdicts[0].outcome is Outcome.SKIPPED and verdicts[0].message.startswith("needs 1 GPU;")
+
+
+def test_with_the_cpu_chosen_there_are_no_gpus(exercise: Exercise) -> None:
+    assert Machine(device="cpu", gpus=8).gpu_count() == 0
+
+
+def test_runs_on_gpus_do_not_overlap(exercise: Exercise) -> None:
+    """Memory is judged in them. Others go on beside them."""
+    under_way: list[str] = []
+
+    def busy(submission: Submission, case: Case) -> Run:
+        if case.gpus:
+            assert not under_way
+            under_way.append(case.id)
+            time.sleep(0.05)
+            under_way.clear()
+        return right(submission, case)
+
+    _, verdicts = judged(FakeSession(otherwise=busy), with_gpus(exercise, 1), machine=Machine(gpus=1, cores=8))
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.PASSED}
+
+
+@pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 2), (4, 3), (64, 4)])
+def test_as_many_cases_run_at_once_as_the_cores_allow(cores: int, jobs: int) -> None:
+    assert Machine(cores=cores).jobs == jobs
+
+
+# -- two grades in one process ----------------------------------------------------------------------------------------
+
+
+def test_two_grades_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Different exercises, different machines, threads of one process; the environment stays as it is."""
+    before = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    roots = [small.build(tmp_path / name) for name in ("one", "two")]
+    checks = roots[1] / "exercises" / small.NAME / "checks.py"
+    checks.write_text(checks.read_text().replace('"TypeError"', '"OSError"'))
+    both = threading.Barrier(2)
+
+    def together(submission: Submission, case: Case) -> Run:
+        if case.name == "import":
+            both.wait(timeout=30)
+        assert dict(os.environ).get("CUDA_VISIBLE_DEVICES") == before.get("CUDA_VISIBLE_DEVICES")
+        return right(submission, case)
+
+    def graded(root: Path, gpus: int) -> list[Outcome]:
+        exercise = with_gpus(catalog.load(small.NAME, root), 1)
+        _, verdicts = judged(FakeSession(otherwise=together), exercise, machine=Machine(gpus=gpus))
+        return [verdict.outcome for verdict in verdicts]
+
+    for _ in range(3):
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            one, two = pool.map(graded, roots, (1, 0))
+        assert one == [Outcome.PASSED] * 3
+        assert two == [Outcome.SKIPPED, Outcome.SKIPPED, Outcome.FAILED]
+    assert {name: os.environ.get(name) for name in before} == before

@@ -22,6 +22,7 @@ from grader import catalog
 from grader.authoring.faults import host_of, left_behind
 from grader.authoring.lab import named, solution_of
 from grader.grading.flow import grade
+from grader.grading.request import Request
 from grader.ranks import Session
 
 KIB = 1024
@@ -73,7 +74,7 @@ def in_a_row(name: str, root: Path, times: int, session: Session) -> Iterator[tu
     """Grade the reference solution again and again on one session: each time the status, and what is held then."""
     solution = solution_of(catalog.load(name, root), root)
     for seed in range(times):
-        report = grade(name, root=root, submission=solution, seed=seed, session=session)
+        report = grade(Request(exercise=name, root=root, submission=solution, seed=seed), session)
         left = left_behind(session)
         yield report.status if not left else "; ".join(left), holdings(session)
 

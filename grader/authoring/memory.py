@@ -54,7 +54,7 @@ def basis(exercise: Exercise, start_method: str) -> list[tuple[str, bytes]]:
         "start method": start_method,
         "level": level_for("auto"),
         "exercise": exercise.name,
-        "files": digests.of_exercises([exercise]),
+        "files": digests.of_exercise(exercise),
         "engine": digests.of_engine(),
     }
     return [(name, fact.encode()) for name, fact in facts.items()]

@@ -84,9 +84,9 @@ def checks_for(name: str, folder: Path, *, alone: bool) -> Path | None:
 
 
 def overlay(exercise: Exercise, folder: Path) -> Exercise:
-    """Further cases and checks for an exercise, as an Exercise that holds these alone. They lie in `folder` or in a
-    folder of the exercise's name in it: exercise.yaml (cases, checks), checks.py and, where the exercise's own probe
-    does not do, probe.py. Raises AuthorError."""
+    """The exercise with a course's own cases and checks after its own. They lie in `folder` or in a folder of the
+    exercise's name in it: exercise.yaml (cases, checks), checks.py and, where the exercise's own probe does not do,
+    probe.py. Raises AuthorError."""
     named = folder / exercise.name
     home = named if named.is_dir() else folder
     if not home.is_dir():
@@ -96,8 +96,8 @@ def overlay(exercise: Exercise, folder: Path) -> Exercise:
             raise AuthorError(home / file, "the file is missing", f"Further checks need {MANIFEST} and {CHECKS}.")
     document = read(home / MANIFEST)
     manifest = validated(document, OverlayManifest)
-    probe = home if (home / PROBE).is_file() else exercise.folder
-    _check_probes(document, manifest.cases, probe / PROBE)
+    probe = home if (home / PROBE).is_file() else None
+    _check_probes(document, manifest.cases, (probe or exercise.folder) / PROBE)
     _check_new(document, "cases", manifest.cases, {case.name for case in exercise.cases})
     _check_new(document, "checks", manifest.checks, {check.id for check in exercise.checks})
     checks = _checks(document, manifest.checks, [check.id for check in exercise.checks])
@@ -105,10 +105,8 @@ def overlay(exercise: Exercise, folder: Path) -> Exercise:
     cases = [case for key, family in manifest.cases.items() for case in _cases(key, family)]
     return replace(
         exercise,
-        folder=home,
-        probe_folder=probe,
-        cases=tuple(replace(case, visibility=seen) for case in cases),
-        checks=checks,
+        cases=(*exercise.cases, *(replace(case, visibility=seen, folder=probe) for case in cases)),
+        checks=(*exercise.checks, *(replace(check, folder=home) for check in checks)),
     )
 
 
@@ -132,6 +130,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             trace=family.trace,
             limits=_limits(family.limits),
             crashes=family.crashes,
+            gpus=family.gpus,
         )
         for world_size in family.world_sizes
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, NonNegativeInt, PositiveFloat, PositiveInt
 
 
 def _text(value: str) -> str:
@@ -72,7 +72,8 @@ class CaseLimits(Strict):
 
 
 class CaseFamily(Strict):
-    """One way to run the ranks, at several world sizes. `deadline` is in seconds."""
+    """One way to run the ranks, at several world sizes. `deadline` is in seconds. What needs these
+    runs is skipped where the machine has fewer than `gpus` GPUs."""
 
     world_sizes: WorldSizes = [1, 2, 3]
     deadline: PositiveFloat = 30.0
@@ -84,6 +85,7 @@ class CaseFamily(Strict):
     trace: bool = False
     limits: CaseLimits = CaseLimits()
     crashes: bool = False
+    gpus: NonNegativeInt = 0
 
 
 class CheckEntry(Strict):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from grader import submission
 from grader.cli import clock, console
 from grader.cli.common import need_torch
 from grader.cli.ending import terminable
+from grader.cli.telling import Told
+from grader.grading import flow
+from grader.grading.request import Machine, Request
 from grader.model import Exercise, Report
 from grader.model.errors import GraderError
 from grader.practice import history
@@ -37,10 +41,13 @@ def current(exercise: Exercise, root: Path, store: Store) -> Attempt | None:
     return attempt
 
 
+def grade_quietly(request: Request, label: str, *, plain: bool) -> Report:
+    """One grade on a session of its own, of which a progress line alone is shown."""
+    with terminable(), console.progress(label, plain) as progress, closing(Machine().session()) as session:
+        return flow.grade(request, session, Told(progress))
+
+
 def _practise(name: str, root: Path, store: Store) -> None:
     """Grade the student's own file, show nothing, and keep the attempt."""
-    from grader.grading.flow import grade  # not earlier: many calls need no grade, and it takes its time
-
-    with terminable(), console.progress(name, False) as progress:
-        report = grade(name, root=root, progress=progress)
+    report = grade_quietly(Request(exercise=name, root=root), name, plain=False)
     store.add(history.attempt_of(report, clock.now()))

@@ -13,10 +13,11 @@ import click
 
 from grader import catalog, files
 from grader.cli import clock, console, options
+from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, need_torch, store_of
 from grader.cli.console import Style
-from grader.cli.ending import FAILED, PASSED, terminable
-from grader.grading.flow import grade
+from grader.cli.ending import FAILED, PASSED
+from grader.grading.request import Request
 from grader.model import Exercise, Report
 from grader.model.errors import UsageError
 from grader.practice import overview, statement
@@ -142,8 +143,7 @@ def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
 
 
 def _graded(exercise: Exercise, file: Path, root: Path, plain: bool) -> Report:
-    with terminable(), console.progress(exercise.name, plain) as progress:
-        return grade(exercise.name, root=root, submission=file, progress=progress)
+    return grade_quietly(Request(exercise=exercise.name, root=root, submission=file), exercise.name, plain=plain)
 
 
 def _conclude(found: Debrief, folder: Path) -> None:

@@ -34,6 +34,11 @@ def summarise(
     )
 
 
+def device_of(runs: Sequence[Run]) -> str:
+    """What the ranks really used: "cuda" if any of them did."""
+    return "cuda" if any(record.device == "cuda" for run in runs for record in run.ranks) else "cpu"
+
+
 def torch_version() -> str:
     """The installed torch, without importing it."""
     try:

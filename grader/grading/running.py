@@ -3,18 +3,21 @@ over when the grade's time is up."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
-import os
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from grader.grading.observe import SILENT, Listener
+from grader.grading.request import Machine
 from grader.model import (
     MAX_SEED,
     Case,
@@ -22,33 +25,33 @@ from grader.model import (
     Exercise,
     Finding,
     Killed,
-    LiveRank,
     Raised,
     RankRecord,
     Run,
     Submission,
     TimedOut,
-    Verdict,
 )
-from grader.model.errors import Cancelled, NotRun, RunError, WatcherKilled
+from grader.model.errors import Cancelled, MissingHardware, NotRun, RunError, WatcherKilled
 from grader.ranks import Live
-from grader.records.journal import Journal
 
 IMPORT_SECONDS = 10.0
 """How long a student's file may take to be imported."""
-JOBS = 2 if (os.cpu_count() or 1) > 1 else 1
-"""How many cases run at the same time."""
 RESERVE = 3.0
 """Seconds that the rest of a grade needs when its time is up: ending what runs, judging, writing."""
 REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
-Progress = Callable[[str], None]
 
 
 class AnySession(Protocol):
     """What running cases takes of `ranks.Session`. tests/fakes.py has another, which starts no process."""
 
+    device: str
+    """"auto", "cpu" or "cuda"."""
+    level: str
+    """How ranks are kept apart from the rest: "bubblewrap" or "limits"."""
     cancels: int
     """How often `cancel` was called."""
+
+    def start(self) -> None: ...
 
     def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run: ...
 
@@ -57,108 +60,142 @@ class AnySession(Protocol):
     def close(self) -> None: ...
 
 
-class Listener:
-    """Who hears what happens in a grade while it happens. Every method may be called from any thread."""
-
-    def began(self, exercise: Exercise, seed: int) -> None:
-        """All cases and checks are known."""
-
-    def started(self, case: Case) -> None: ...
-
-    def live(self, case: Case, ranks: Sequence[LiveRank]) -> None:
-        """What the ranks of a run do that stand still."""
-
-    def ended(self, run: Run) -> None: ...
-
-    def judged(self, verdict: Verdict) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be run, until when (monotonic seconds), and who hears of it. `further` are a course's own cases."""
-
-    exercise: Exercise
-    submission: Submission
-    until: float = float("inf")
-    progress: Progress = lambda phase: None
-    journal: Journal | None = None
-    jobs: int = JOBS
-    further: Exercise | None = None
-    listener: Listener | None = None
-
-    def judged(self, verdict: Verdict) -> None:
-        """A check has its verdict."""
-        if self.journal:
-            self.journal.add_verdict(verdict)
-        if self.listener:
-            self.listener.judged(verdict)
-
-
 class Runner:
-    """The runs of an order on one session, in threads of their own. Leaving the context ends what is still under way if
-    the time is up or something went wrong."""
+    """The runs of one exercise with one submission on a session, in threads of their own: first the import of the
+    student's file, which every other run needs, then the cases.
 
-    def __init__(self, session: AnySession, order: Order) -> None:
-        self._session, self._order = session, order
-        self._known = dict(order.journal.runs) if order.journal else {}
+    `cases` are the exercise's, each with its seed. `known` are runs that an earlier grade has made, by case id. `until`
+    is when the grade's time is up (monotonic seconds). Leaving `running` ends what is still under way if the time is up
+    or something went wrong.
+    """
+
+    def __init__(
+        self,
+        session: AnySession,
+        exercise: Exercise,
+        submission: Submission,
+        seed: int,
+        *,
+        machine: Machine | None = None,
+        listener: Listener = SILENT,
+        known: Mapping[str, Run] | None = None,
+        until: float = math.inf,
+        jobs: int | None = None,
+    ) -> None:
+        self.seed = seed
+        self.cases = seeded(exercise, seed)
+        self._session, self._exercise, self._submission = session, exercise, submission
+        self._machine = machine or Machine(device=session.device)
+        self.listener, self._known, self._until = listener, dict(known or {}), until
+        self._count = jobs or self._machine.jobs
+        self._planned = {case.id: case for case in (import_case(), *self.cases)}
         self._cancels = session.cancels
         self._jobs: dict[str, Future[Run]] = {}
+        self._gpus = threading.Lock()
+        """Held by the one run that has the GPUs."""
 
     @contextmanager
     def running(self) -> Iterator[Runner]:
-        with pool_on(self._session, self._order.jobs) as self._pool:
+        with pool_on(self._session, self._count) as self._pool:
             yield self
             if self._left() <= 0:
                 self._session.close()
 
-    def start(self, *cases: Case, exercise: Exercise | None = None) -> None:
-        """Let these run: the first family first, for which the first check waits, then the largest, which packs best.
-        `exercise` has their probe if it is not the order's own."""
-        for case in sorted(cases, key=lambda case: (case.name != cases[0].name, -case.world_size)):
-            self._jobs[case.id] = self._pool.submit(self._run, case, exercise or self._order.exercise)
+    def imported(self) -> Run:
+        """The run that imports the student's file and looks for what the contract names."""
+        return self.wait(import_case())
+
+    def start(self) -> None:
+        """Let all cases run: the first family first, for which the first check waits, then the largest, which packs
+        best."""
+        for case in sorted(self.cases, key=lambda case: (case.name != self.cases[0].name, -case.world_size)):
+            self._start(case.id)
 
     def wait(self, case: Case) -> Run:
-        """The run of a case that was started. Raises RunError, or NotRun if the grade's time is up."""
+        """The run of a case, which is started if it is not yet. Raises RunError, MissingHardware where the machine
+        lacks what the case needs, or NotRun if the grade's time is up."""
+        self._start(case.id)
         try:
-            return self._jobs[case.id].result(timeout=None if self._left() == math.inf else max(0.0, self._left()))
+            return self._jobs[case.id].result(timeout=None if self._until == math.inf else max(0.0, self._left()))
         except TimeoutError:
             raise NotRun() from None
 
     def finished(self) -> tuple[Run, ...]:
-        """The runs that came about, in the order in which they were started."""
-        return tuple(self._known.values())
+        """The runs that came about, in the order of the exercise's cases."""
+        return tuple(self._known[case] for case in self._planned if case in self._known)
 
     def check(self) -> None:
         """Raises Cancelled if the session's runs were called off meanwhile."""
         if self._session.cancels != self._cancels:
             raise Cancelled()
 
-    def _left(self) -> float:
-        return self._order.until - RESERVE - time.monotonic()
+    def _start(self, case: str) -> None:
+        if case not in self._jobs:
+            self._jobs[case] = self._pool.submit(self._run, self._planned[case])
 
-    def _run(self, case: Case, exercise: Exercise) -> Run:
+    def _left(self) -> float:
+        return self._until - RESERVE - time.monotonic()
+
+    def _run(self, case: Case) -> Run:
         if case.id in self._known:
             return self._known[case.id]
+        self._require_hardware(case)
+        with self._gpus if case.gpus else contextlib.nullcontext():
+            run = self._run_in_time(case)
+        self._known[case.id] = run
+        self.listener.ended(run)
+        return run
+
+    def _require_hardware(self, case: Case) -> None:
+        if case.gpus and (count := self._machine.gpu_count()) < case.gpus:
+            raise MissingHardware(f"needs {_gpus(case.gpus)}; this machine has {count}")
+
+    def _run_in_time(self, case: Case) -> Run:
         self.check()
         left = self._left()
         if left <= 0:
             raise NotRun()
-        listener = self._order.listener
-        if listener:
-            listener.started(case)
-        if case.probe:
-            self._order.progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
+        self.listener.started(case)
         hurried = replace(case, deadline=min(case.deadline, left))
-        live = functools.partial(listener.live, case) if listener else None
-        run = replace(run_fairly(self._session, exercise, self._order.submission, hurried, live), case=case)
+        live = functools.partial(self.listener.live, case) if self.listener.wants_live else None
+        run = run_fairly(self._session, self._exercise, self._submission, hurried, live)
+        run = replace(run, case=replace(case, folder=None))  # where its probe lay is nobody's business later
         if hurried.deadline < case.deadline and any(isinstance(record.ending, TimedOut) for record in run.ranks):
             raise NotRun()
-        if self._order.journal:
-            self._order.journal.add_run(run)
-        self._known[case.id] = run
-        if listener:
-            listener.ended(run)
         return run
+
+
+class Recorded:
+    """Runs that are there already, as a file has them: in a Runner's place for whoever judges."""
+
+    def __init__(self, seed: int, runs: Sequence[Run], listener: Listener = SILENT) -> None:
+        self.seed, self.listener = seed, listener
+        self._runs = {run.case.id: run for run in runs}
+
+    def imported(self) -> Run | None:
+        """The run of the import, if it was kept."""
+        return self._runs.get(import_case().id)
+
+    def start(self) -> None:
+        """Nothing is to be started."""
+
+    def wait(self, case: Case) -> Run:
+        """Raises RunError for a case that was not run, or MissingHardware where it may have lacked a GPU."""
+        if case.id not in self._runs and case.gpus:
+            raise MissingHardware(f"needs {_gpus(case.gpus)}; the machine of these runs had fewer")
+        if case.id not in self._runs:
+            raise RunError(f"the runs do not hold {case.id}")
+        return self._runs[case.id]
+
+    def finished(self) -> tuple[Run, ...]:
+        return tuple(self._runs.values())
+
+    def check(self) -> None:
+        """Nobody can call off what is over."""
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def run_fairly(
@@ -236,17 +273,17 @@ def pool_on(session: AnySession, workers: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def run_all(
-    session: AnySession, exercise: Exercise, submission: Submission, seed: int, jobs: int = JOBS
+    session: AnySession, exercise: Exercise, submission: Submission, seed: int, *, jobs: int | None = None
 ) -> tuple[Run, ...]:
-    """Every case in a warm session: the import of the student's file first, and the rest only if it went well."""
-    cases = seeded(exercise, seed)
-    with Runner(session, Order(exercise=exercise, submission=submission, jobs=jobs)).running() as runner:
-        runner.start(first := import_case())
-        imported = runner.wait(first)
-        if imported.diagnosis is not None:
-            return (imported,)
-        runner.start(*cases)
-        return (imported, *map(runner.wait, cases))
+    """Every case in a warm session: the import of the student's file first, and the rest only if it went well. A case
+    whose hardware is missing has no run."""
+    with Runner(session, exercise, submission, seed, jobs=jobs).running() as runner:
+        if runner.imported().diagnosis is None:
+            runner.start()
+            for case in runner.cases:
+                with contextlib.suppress(MissingHardware):
+                    runner.wait(case)
+        return runner.finished()
 
 
 def import_case() -> Case:

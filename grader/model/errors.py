@@ -8,9 +8,12 @@ GraderError
 │   └── WatcherKilled     a signal ended the process that watches them
 ├── Cancelled         somebody called off the grade
 ├── NotRun            the time of the whole grade was up before a case could be run
+└── MissingHardware   a case needs hardware that this machine does not have; its checks are skipped
+
+AssertionError
 └── CheckFailed       a check found the student's code wrong; it carries findings
 
-A student's mistake is never one of the first four: it is a finding in a report.
+A student's mistake is never a GraderError: it is a finding in a report.
 """
 
 from __future__ import annotations
@@ -63,6 +66,10 @@ class NotRun(GraderError):
 
     def __init__(self) -> None:
         super().__init__("not judged: the time of the whole grade (--deadline) was up")
+
+
+class MissingHardware(GraderError):
+    """A case needs hardware that this machine does not have, so it is not run."""
 
 
 class WatcherKilled(RunError):

@@ -14,7 +14,8 @@ from grader.model.finding import Finding
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One thing that is judged: a test function of checks.py with the manifest's entry for it. `why` says what it
-    matters for in production, `section` is the heading of the statement that explains it."""
+    matters for in production, `section` is the heading of the statement that explains it. `folder` is where its
+    checks.py lies, if that is not the exercise's own."""
 
     id: str
     title: str
@@ -24,6 +25,7 @@ class Check:
     visibility: str = "visible"
     why: str = ""
     section: str = ""
+    folder: Path | None = None
 
 
 MIB = 2**20
@@ -51,7 +53,8 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks. `crashes` says that the
-    probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone."""
+    probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone. `gpus` is how many GPUs it
+    needs: where there are fewer it is not run. `folder` is where its probe.py lies, if not in the exercise's own."""
 
     name: str
     world_size: int
@@ -66,6 +69,8 @@ class Case:
     limits: Limits = Limits()
     crashes: bool = False
     visibility: str = "visible"
+    gpus: int = 0
+    folder: Path | None = None
 
     @property
     def id(self) -> str:
@@ -112,11 +117,19 @@ class Exercise:
     time_box: int = 30
     prerequisites: tuple[str, ...] = ()
     companions: tuple[str, ...] = ()
-    probe_folder: Path | None = None
 
     @property
     def probe(self) -> Path:
-        return (self.probe_folder or self.folder) / "probe.py"
+        return self.folder / "probe.py"
+
+    def probe_of(self, case: Case) -> Path:
+        """The file that has the case's probe."""
+        return (case.folder or self.folder) / "probe.py"
+
+    @property
+    def check_folders(self) -> tuple[Path, ...]:
+        """Where its checks.py lie: its own folder, then that of a course's further checks."""
+        return tuple(dict.fromkeys([self.folder, *(check.folder or self.folder for check in self.checks)]))
 
     @property
     def number(self) -> str:

@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from grader import catalog
-from grader.grading.flow import grade, preload, warmed
+from grader.grading.flow import grade, preload
+from grader.grading.request import Machine, Request
 from grader.grading.running import import_case
 from grader.model import Outcome, Report, Submission
 from grader.model.errors import Cancelled, GraderError, UsageError
@@ -102,7 +103,7 @@ class Worker:
 
     @contextlib.contextmanager
     def _warm_session(self) -> Iterator[Session]:
-        with warmed("auto", "forkserver", self._options.sandbox) as session:
+        with Machine(sandbox=self._options.sandbox).session() as session:
             preload()
             self._rehearse(session)
             self._writer.say("ready")
@@ -146,15 +147,14 @@ class Worker:
     def _grade(self, job: Job, session: Session) -> Report:
         self._session = session
         try:
-            return grade(
-                self._name,
+            request = Request(
+                exercise=self._name,
                 root=self._options.root,
                 submission=self._options.submission,
                 seed=job.seed,
                 trace=job.trace,
-                session=session,
-                listener=GradeEvents(self._writer, job, session),
             )
+            return grade(request, session, GradeEvents(self._writer, job, session))
         finally:
             self._session = None
 

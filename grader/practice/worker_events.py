@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from grader.grading.running import Listener
+from grader.grading.observe import Listener
 from grader.model import Case, Check, Exercise, LiveRank, Run, Verdict
 from grader.model.errors import Cancelled
 from grader.ranks import Session
@@ -59,6 +59,8 @@ def _safe(value: Any) -> Any:
 
 class GradeEvents(Listener):
     """Hears what one grade does and says it, with what a student may see."""
+
+    wants_live = True
 
     def __init__(self, writer: EventWriter, job: Job, session: Session) -> None:
         self._writer, self._job, self._session = writer, job, session

@@ -86,13 +86,13 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
 
 
 class Session:
-    """A warm host. Entering it starts the host, which imports torch while the judge does other things. Runs that
-    overlap can see one another's files, so only runs of one student may overlap in a session.
+    """A warm host. `start`, or entering the session, starts the host, which imports torch while the judge does other
+    things. Runs that overlap can see one another's files, so only runs of one student may overlap in a session.
 
     `sandbox` is "auto", "require" or "off"; `level` says what it came to, "bubblewrap" or "limits". `user` names who
     runs the ranks below bubblewrap, which root alone may choose: then file modes keep them from what is not theirs.
     `device` is "auto", "cpu" or "cuda": for "cpu" the ranks see no GPU. That there is one for "cuda" the caller checks.
-    Enter it in a thread that lives as long as the session: the kernel ends what is inside with the thread that
+    Start it in a thread that lives as long as the session: the kernel ends what is inside with the thread that
     started it.
     """
 
@@ -104,11 +104,19 @@ class Session:
         self._user = _user_of(user) if user and self.level != BUBBLEWRAP else None
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
-        self._ready = False
+        self._begun = self._ready = False
         self._active: set[socket.socket] = set()
         self.cancels = 0
 
     def __enter__(self) -> Session:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start the host, without waiting until it has come up. Calling it again does nothing."""
+        if self._begun:
+            return
+        self._begun = True
         become_subreaper()  # if the host is killed, what it looked after comes to us
         self._others = frozenset(child.pid for child in psutil.Process().children())
         hide()  # the judge knows what is expected; below bubblewrap ranks run beside it
@@ -126,7 +134,6 @@ class Session:
             self._host = self._started(theirs.fileno())
         _hosts.add(self._host.pid)
         self._stack.callback(self._end_host)
-        return self
 
     def _started(self, descriptor: int) -> subprocess.Popen[bytes]:
         try:
@@ -293,7 +300,7 @@ def _spec(exercise: Exercise, submission: Submission, case: Case) -> dict[str, A
     files = {exercise.file: submission.source}
     for name, source in submission.companions.items():
         files[file_of(name)] = source
-    probe = exercise.probe
+    probe = exercise.probe_of(case)
     if probe.exists():
         files["probe.py"] = probe.read_bytes()
     limits = asdict(case.limits)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from grader.catalog.exercise import CHECKS
+from grader.catalog.exercise import CHECKS, PROBE
 from grader.catalog.names import MANIFEST
 from grader.model import Exercise
 
@@ -26,10 +26,9 @@ def of_files(files: Iterable[tuple[str, bytes]]) -> str:
     return found.hexdigest()
 
 
-def of_exercises(exercises: Sequence[Exercise]) -> str:
+def of_exercise(exercise: Exercise) -> str:
     """What verdicts rest on beside the submission and the engine: manifests, probes and checks, and what they share."""
-    own = (file for exercise in exercises for file in _in_exercise(exercise))
-    return of_files([*own, *(file for name in SHARED for file in _in_package(PACKAGE / name))])
+    return of_files([*_in_exercise(exercise), *(file for name in SHARED for file in _in_package(PACKAGE / name))])
 
 
 def of_engine() -> str:
@@ -39,8 +38,9 @@ def of_engine() -> str:
 
 
 def _in_exercise(exercise: Exercise) -> Iterable[tuple[str, bytes]]:
-    for path in (exercise.folder / MANIFEST, exercise.probe, exercise.folder / CHECKS):
-        yield path.name, path.read_bytes()
+    for path in (folder / name for folder in exercise.check_folders for name in (MANIFEST, PROBE, CHECKS)):
+        if path.is_file():
+            yield path.name, path.read_bytes()
 
 
 def _in_package(part: Path) -> Iterable[tuple[str, bytes]]:

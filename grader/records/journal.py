@@ -11,7 +11,7 @@ import hashlib
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Journal:
     """A grade's journal. `runs` holds the runs that it had when it was opened, by case id; `seed` is the grade's."""
 
     def __init__(
-        self, path: Path, parts: Sequence[Exercise], submission: Submission, seed: int | None, drawn: int
+        self, path: Path, exercise: Exercise, submission: Submission, seed: int | None, drawn: int
     ) -> None:
         """Opens or begins the file. `seed` is the one asked for, if any, `drawn` the one for a new grade. Raises
         UsageError for a journal of another grade, or where the file cannot be used."""
@@ -38,8 +38,8 @@ class Journal:
         self.runs: dict[str, Run] = {}
         head = {
             "format": FORMAT,
-            "exercise": parts[0].name,
-            "files": digests.of_exercises(parts),
+            "exercise": exercise.name,
+            "files": digests.of_exercise(exercise),
             "submission": submission.digest,
         }
         try:

@@ -20,6 +20,7 @@ import psutil
 
 from grader import catalog
 from grader.grading.flow import grade
+from grader.grading.request import Request
 from grader.model import Outcome, Report
 from grader.model.errors import GraderError, RunError, UsageError
 from grader.ranks import Session
@@ -68,7 +69,8 @@ class Arena:
         """The session of this level, a new one where an attack has ended the last."""
         if self.session is None:
             self.session = session_at(self.level).__enter__()
-            grade(NAME, root=self.root, submission=self.root / "reference" / NAME / FILE, session=self.session)
+            solution = self.root / "reference" / NAME / FILE
+            grade(Request(exercise=NAME, root=self.root, submission=solution), self.session)
         return self.session
 
     def end_session(self) -> None:
@@ -158,7 +160,7 @@ class Arena:
         try:
             root = Path.cwd() if attack.real else self.root
             name = catalog.resolve(attack.exercise_name, root)
-            report = grade(name, root=root, submission=path, session=session)
+            report = grade(Request(exercise=name, root=root, submission=path), session)
         except UsageError as error:
             return "refused", str(error), None
         except GraderError as error:

@@ -1,0 +1,22 @@
+"""What a progress line says of a grade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grader.grading.observe import Listener
+from grader.model import Case
+
+
+class Told(Listener):
+    """Tells a progress line what a grade does."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+
+    def phase(self, text: str) -> None:
+        self._progress(text)
+
+    def started(self, case: Case) -> None:
+        if case.probe:
+            self._progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
