@@ -1,6 +1,6 @@
 """The memory table in the statement of exercise 07: what optimizer state costs each rank, measured.
 
-python -m grader.authoring.zero_memory          (a few seconds)
+python reference/07_sharded_optimizer/memory_table.py          (in the repository, a few seconds)
 
 Trains a small model for two steps with torch.optim.Adam, with the exercise's reference solution and with torch's
 ZeroRedundancyOptimizer, on real ranks, and prints a Markdown table. The numbers are the bytes that malloc has handed
@@ -9,7 +9,6 @@ out more after the steps than before the optimizer was built (glibc's mallinfo2)
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib.util
 import os
@@ -19,10 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import torch
+import torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.multiprocessing.spawn import start_processes
 
-from grader import catalog
+from grader.kit import memory
 
-NAME = "07_sharded_optimizer"
+SOLUTION = Path(__file__).with_name("sharded_optimizer.py")
 WORLD_SIZES = (1, 2, 4)
 WIDTH, LAYERS = 1024, 8
 KINDS = ("Adam", "ShardedOptimizer", "ZeroRedundancyOptimizer")
@@ -31,8 +34,7 @@ KINDS = ("Adam", "ShardedOptimizer", "ZeroRedundancyOptimizer")
 @click.command()
 def main() -> None:
     """Print the table."""
-    solution = catalog.reference(NAME, catalog.repository_root()) / "sharded_optimizer.py"
-    click.echo(table({(kind, n): measured(kind, n, solution) for kind in KINDS for n in WORLD_SIZES}))
+    click.echo(table({(kind, n): measured(kind, n) for kind in KINDS for n in WORLD_SIZES}))
 
 
 def table(sizes: dict[tuple[str, int], list[int]]) -> str:
@@ -47,39 +49,32 @@ def span(sizes: list[int]) -> str:
     return high if low == high else f"{high} ({low} on the leanest)"
 
 
-def measured(kind: str, world_size: int, solution: Path) -> list[int]:
+def measured(kind: str, world_size: int) -> list[int]:
     """Bytes on each rank."""
-    from torch.multiprocessing.spawn import start_processes
-
     set_forkserver_preload(["torch.distributed.optim", "torch._dynamo"])
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (world_size, kind, str(solution), folder)
-        start_processes(run_rank, arguments, world_size, start_method="forkserver")  # type: ignore[no-untyped-call]
+        arguments = (world_size, kind, folder)
+        start_processes(run_rank, arguments, world_size, start_method="forkserver")
         return [int((Path(folder) / str(rank)).read_text()) for rank in range(world_size)]
 
 
-def run_rank(rank: int, world_size: int, kind: str, solution: str, folder: str) -> None:
+def run_rank(rank: int, world_size: int, kind: str, folder: str) -> None:
     """One rank: measure, and leave the number in a file of the folder."""
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)
-    store = dist.FileStore(os.path.join(folder, "store"), world_size)  # type: ignore[attr-defined]
+    store = dist.FileStore(os.path.join(folder, "store"), world_size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
-    train(torch.nn.Linear(8, 8), kind, solution)  # warm up: imports, buffers of the collectives
+    train(torch.nn.Linear(8, 8), kind)  # warm up: imports, buffers of the collectives
     model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
-    before = heap()
-    optimizer = train(model, kind, solution)
-    (Path(folder) / str(rank)).write_text(str(heap() - before))
+    before = settled_heap()
+    optimizer = train(model, kind)
+    (Path(folder) / str(rank)).write_text(str(settled_heap() - before))
     dist.destroy_process_group()
     del optimizer
 
 
-def train(model: Any, kind: str, solution: str) -> Any:
+def train(model: Any, kind: str) -> Any:
     """Two steps with gradients of ones. Returns the optimizer, without any gradient."""
-    import torch
-
-    optimizer = build(kind, solution)(model.parameters())
+    optimizer = build(kind)(model.parameters())
     for _ in range(2):
         for parameter in model.parameters():
             parameter.grad = torch.ones_like(parameter)
@@ -88,39 +83,27 @@ def train(model: Any, kind: str, solution: str) -> Any:
     return optimizer
 
 
-def build(kind: str, solution: str) -> Any:
+def build(kind: str) -> Any:
     """The optimizer of that kind, as a function of the parameters."""
-    import torch
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
     if kind == "Adam":
         return lambda parameters: torch.optim.Adam(parameters, lr=0.01)
     if kind == "ZeroRedundancyOptimizer":
         return lambda parameters: ZeroRedundancyOptimizer(parameters, torch.optim.Adam, lr=0.01)
-    spec = importlib.util.spec_from_file_location("reference_07", solution)
+    spec = importlib.util.spec_from_file_location("reference_07", SOLUTION)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return lambda parameters: module.ShardedOptimizer(parameters, torch.optim.Adam, lr=0.01)
 
 
-class Mallinfo2(ctypes.Structure):
-    """glibc's struct: ten numbers of bytes or chunks."""
-
-    NAMES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
-    _fields_ = tuple((name, ctypes.c_size_t) for name in NAMES)
-
-
-def heap() -> int:
+def settled_heap() -> int:
     """Bytes that malloc has handed out and not got back, after a barrier. Collective."""
-    import torch.distributed as dist
-
     gc.collect()
     dist.barrier()
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = Mallinfo2
-    info = mallinfo2()
-    return int(info.uordblks + info.hblkhd)
+    size = memory.heap()
+    if size is None:
+        raise SystemExit("this C library has no mallinfo2; run it on Linux with glibc")
+    return size
 
 
 if __name__ == "__main__":
