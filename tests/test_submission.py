@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_opened_is_refused(root: Path, tmp_path: Path, mon
     def denied(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("grader.submission._open_at_once", denied)
+    monkeypatch.setattr("grader.submission.found._open_at_once", denied)
     assert "Permission denied" in refused(root, write(tmp_path / "s.py", GOOD))
 
 

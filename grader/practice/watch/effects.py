@@ -37,6 +37,7 @@ from grader.practice.watch.nouns import (
     Start,
     Watch,
 )
+from grader.submission import places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +55,7 @@ class Place:
             return own
         if not self.submission.is_dir():
             return self.submission
-        folders = ("", exercise.name, f"exercises/{exercise.name}")
-        found = [self.submission / folder / exercise.file for folder in folders]
+        found = places(exercise, self.submission)
         return next((path for path in found if path.is_file()), found[0])
 
     def files(self, exercise: Exercise) -> tuple[Path, ...]:
