@@ -16,6 +16,15 @@ class Place(TypedDict):
     port: int | None
 
 
+class Group(TypedDict):
+    """The default group, as grader.kit.groups.default_group saw it. `meeting` is None where its store tells no address
+    and port."""
+
+    rank: int
+    world_size: int
+    meeting: str | None
+
+
 def is_loopback(host: str, own_name: str) -> bool:
     """Whether a host name or address means this machine, whose name is `own_name`, and only it."""
     try:
