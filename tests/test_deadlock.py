@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from grader.model import Wait
-from grader.ranks.watch import decide, quiet
+from grader.ranks.watch import decide, parsing, quiet
+from grader.ranks.watch.evidence import Meeting, Snapshot, ThreadState
 from grader.ranks.watch.quiet import LOOP, Thread
 
 
-def thread(state: str, main: bool = True, **wait: Any) -> dict[str, Any]:
-    said = {"operation": "all_reduce", "group": "default", "sequence": 1, **wait} if state == "communication" else None
-    return {"main": main, "state": state, "wait": said, "stack": [], "rendezvous": None}
+def thread(state: str, main: bool = True, meeting: Meeting | None = None) -> ThreadState:
+    wait = Wait(operation="all_reduce", sequence=1) if state == "communication" else None
+    return ThreadState(main=main, state=state, wait=wait, meeting=meeting)
 
 
-def rank(*threads: dict[str, Any]) -> dict[str, Any]:
-    return {"threads": list(threads), "pending": []}
+def rank(*threads: ThreadState) -> Snapshot:
+    return threads
 
 
 SITTING, BUSY, PASSIVE = thread("communication"), thread("busy"), thread("passive")
@@ -36,7 +37,7 @@ SITTING, BUSY, PASSIVE = thread("communication"), thread("busy"), thread("passiv
     ],
 )
 def test_a_rank_is_stuck_only_if_a_thread_sits_in_communication_and_none_is_busy(
-    threads: list[dict[str, Any]], stuck: bool
+    threads: list[ThreadState], stuck: bool
 ) -> None:
     """A thread that sleeps or computes may yet send; a thread that waits for another thread may not."""
     found = decide.waits({0: rank(SITTING), 1: rank(*threads)})
@@ -65,8 +66,8 @@ def test_a_matching_collective_without_all_ranks_is_no_match() -> None:
     assert decide.quiet_needed(waits(r0=("all_reduce", 3, 8)), 2) == decide.QUIET_AFTER_AN_ENDING
 
 
-def meeting(**place: Any) -> dict[str, Any]:
-    return rank({**SITTING, "rendezvous": place})
+def meeting(**place: int) -> Snapshot:
+    return rank(thread("communication", meeting=Meeting(**place)))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def meeting(**place: Any) -> dict[str, Any]:
     ],
     ids=["all there", "two ports", "no rank 0", "one missing", "the server is further on"],
 )
-def test_a_meeting_fails_if_too_few_come_to_a_port(places: list[dict[str, Any]], fails: bool) -> None:
+def test_a_meeting_fails_if_too_few_come_to_a_port(places: list[dict[str, int]], fails: bool) -> None:
     """Ranks that are past the store may be at any port, so they are given the benefit of the doubt."""
     assert decide.meeting_fails({i: meeting(**place) for i, place in enumerate(places)}) == fails
 
@@ -102,13 +103,13 @@ def test_a_meeting_does_not_fail_while_somebody_may_still_come() -> None:
     ],
 )
 def test_a_wait_is_named_as_the_student_knows_it(raw: dict[str, Any], text: str) -> None:
-    """The call that he wrote, and the collective behind it where that has another name."""
-    assert decide.wait_of(raw).operation == text
+    """The call that they wrote, and the collective behind it where that has another name."""
+    assert parsing.wait_from(raw).operation == text
 
 
 def test_bytes_follow_from_sizes_and_dtypes() -> None:
     """As the Flight Recorder gives them."""
-    wait = decide.wait_of({"operation": "all_reduce", "sizes": [[2, 3], [4]], "dtypes": ["Double", "Float"]})
+    wait = parsing.wait_from({"operation": "all_reduce", "sizes": [[2, 3], [4]], "dtypes": ["Double", "Float"]})
     assert wait.bytes == 2 * 3 * 8 + 4 * 4
 
 
@@ -148,3 +149,71 @@ def test_gloos_loop_must_have_polled_in_vain(slices: int, nanoseconds: int, idle
     """A loop that had no turn may have a message waiting; one that worked has moved one."""
     before, now = look(a=(LOOP, "S", 100, 0)), look(a=(LOOP, "S", 100 + slices, nanoseconds))
     assert quiet.unmoved(before, now) and quiet.loops_idle(before, now) == idle
+
+
+# -- the rule, on evidence that is made up ----------------------------------------------------------------------------
+
+
+class MadeUp:
+    """Two ranks of which a test says everything."""
+
+    def __init__(self, *snapshots: Snapshot, quiet: float = 0.0, idle: float = 0.0, failed: bool = False) -> None:
+        self.snapshots, self.quiet_seconds, self.idle_seconds, self.failed = snapshots, quiet, idle, failed
+        self.live, self.asked, self.clock = len(snapshots), 0, 100.0
+
+    def now(self) -> float:
+        return self.clock
+
+    def quiet(self) -> float:
+        return self.quiet_seconds
+
+    def idle(self) -> float:
+        return self.idle_seconds
+
+    def ask(self) -> dict[int, Snapshot]:
+        self.asked += 1
+        return dict(enumerate(self.snapshots))
+
+    def forget(self) -> None:
+        self.quiet_seconds = 0.0
+
+
+STUCK = (rank(SITTING), rank(ThreadState(main=True, state="communication", wait=Wait(operation="barrier"))))
+
+
+def test_ranks_that_are_quiet_long_enough_are_deadlocked() -> None:
+    """Each with what it waits in; before that they are not even asked."""
+    rule = decide.DeadlockRule(2)
+    early = MadeUp(*STUCK, quiet=decide.QUIET - 0.1)
+    assert not rule.look(early) and early.asked == 0
+    assert {rank: wait.operation for rank, wait in rule.look(MadeUp(*STUCK, quiet=decide.QUIET)).items()} == {
+        0: "all_reduce",
+        1: "barrier",
+    }
+
+
+def test_quiet_is_counted_anew_where_a_rank_may_still_move() -> None:
+    """A thread that sleeps looks quiet to the kernel."""
+    evidence = MadeUp(rank(SITTING), rank(BUSY), quiet=1.0)
+    assert not decide.DeadlockRule(2).look(evidence) and evidence.quiet_seconds == 0
+
+
+def test_ranks_that_poll_are_deadlocked_if_two_looks_see_the_same_failure() -> None:
+    """They meet in vain, or wait for a rank that has failed; without either they are left alone."""
+    for evidence, stuck in (
+        (MadeUp(*STUCK, idle=1.0, failed=True), True),
+        (MadeUp(meeting(port=1, rank=0, world_size=3), meeting(port=1, rank=1, world_size=3), idle=1.0), True),
+        (MadeUp(*STUCK, idle=1.0), False),
+    ):
+        rule = decide.DeadlockRule(2)
+        assert not rule.look(evidence)
+        evidence.clock += decide.UNCHANGED + 0.01
+        assert bool(rule.look(evidence)) == stuck
+
+
+def test_ranks_that_poll_are_not_woken_at_every_look() -> None:
+    evidence, rule = MadeUp(*STUCK, idle=1.0), decide.DeadlockRule(2)
+    for _ in range(10):
+        rule.look(evidence)
+        evidence.clock += decide.UNCHANGED / 10
+    assert evidence.asked == 2

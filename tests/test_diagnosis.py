@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -20,8 +22,9 @@ from grader.model import (
     TimedOut,
     Wait,
 )
+from grader.ranks.answer import safe_ending
 from grader.ranks.diagnosis import diagnose
-from grader.ranks.watch.endings import ending_of
+from grader.ranks.watch.parsing import stack_from
 
 CASE = Case(name="sgd", world_size=3, probe="sgd")
 
@@ -135,13 +138,25 @@ def test_each_ending_has_its_sentence(ending: Ending, sentence: str) -> None:
 )
 def test_forged_or_poor_endings_are_read_without_an_error(raw: dict[str, Any]) -> None:
     """A rank may say anything."""
-    assert isinstance(ending_of(raw, "train_ddp.py"), Ending)
+    assert isinstance(safe_ending(raw), Ending)
+
+
+def test_an_ending_crosses_from_the_supervisor_to_the_judge_whole() -> None:
+    """But for texts that no supervisor of ours sends."""
+    for ending in (raised(3, 1.5, causes=("KeyError: x",)), stuck("barrier", 4, 8), Finished(seconds=1.0)):
+        assert safe_ending({"kind": ending.kind, **json_able(ending)}) == ending
+    told = safe_ending({"kind": "raised", **json_able(raised(3, 1.5, "E" * 9000))})
+    assert isinstance(told, Raised) and len(told.type) == 4000
+
+
+def json_able(ending: Ending) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(asdict(ending))))
 
 
 def test_stacks_name_the_students_file_and_hide_the_machine() -> None:
     """Paths of site-packages are cut to the package."""
     stack = [["/x/lib/python3.11/site-packages/torch/nn/a.py", 1, "f", False], ["/tmp/run/code/t.py", 2, "g", True]]
-    ending = ending_of({"kind": "timed_out", "stack": stack}, "train_ddp.py")
+    ending = TimedOut(stack=stack_from(stack, "train_ddp.py"))
     assert [frame.file for frame in ending.stack] == ["torch/nn/a.py", "train_ddp.py"] and ending.at == 2
 
 

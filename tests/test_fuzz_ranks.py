@@ -25,19 +25,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grader.checks.traffic import disagreement, traffic
-from grader.model import Case, Ending, Limits, RankRecord
+from grader.model import Case, Deadlocked, Ending, RankRecord
 from grader.model.errors import RunError, WireError
 from grader.model.trace import Trace
+from grader.ranks.answer import received as received_by_judge
+from grader.ranks.answer import records, safe_ending
 from grader.ranks.diagnosis import diagnose
-from grader.ranks.session import _received, _records
 from grader.ranks.watch import decide
-from grader.ranks.watch.channel import Inbox, talk_of
-from grader.ranks.watch.endings import ending_of
+from grader.ranks.watch.channel import Inbox, Message, message_of
+from grader.ranks.watch.evidence import NO_ANSWER, main_thread
 from grader.ranks.watch.supervisor import Supervisor
-from grader.ranks.watch.watched import Watched, main_stack
+from grader.ranks.watch.watched import Watched
 from grader.records import wire
 from grader.records.structure import trace_of
 from tests.fuzzing import JSON, damaged, fuzz, mutated
+from tests.requests import small_request
 
 STACK = [["/a/b.py", 3, "step", True], ["/lib/torch/x.py", 9, "all_reduce", False]]
 WAIT = {"operation": "all_reduce", "called": "wait", "group": "default", "sequence": 1, "sizes": [[2]]}
@@ -56,6 +58,18 @@ TALK: list[object] = [
     {"ending": {**RAISED, "communication": True}},
     {"ending": {"kind": "exited", "code": "3", "how": "sys.exit", "stack": STACK}},
 ]
+FRAMES = [{"file": "x.py", "line": 3, "function": "step", "student": True}]
+WAITED = {"operation": "all_reduce", "group": "default", "sequence": 1, "bytes": 8, "peer": None, "tag": None}
+ENDED: list[object] = [
+    {**RAISED, "stack": FRAMES, "communication": False, "seconds": 1.0},
+    {"kind": "exited", "code": "1", "how": "os._exit", "stack": FRAMES, "seconds": 1.0},
+    {"kind": "killed", "signal": "SIGKILL", "by_grader": False, "limit": "", "stack": [], "seconds": 1.0},
+    {"kind": "deadlocked", "wait": WAITED, "stack": FRAMES, "seconds": 1.0},
+    {"kind": "timed_out", "wait": WAITED, "importing": False, "stack": FRAMES, "seconds": 1.0},
+]
+"""Endings as a supervisor tells them."""
+HEAD = {"rank": 0, "output": "", "trace": None, "device": "cpu", "observations": 1}
+HEADS: list[object] = [{**HEAD, "ending": ending} for ending in ENDED]
 DEEP = b"J" + b"[" * 100_000
 MESSAGES = st.one_of(
     st.sampled_from(TALK).flatmap(mutated).map(lambda content: b"J" + json.dumps(content).encode()),
@@ -74,13 +88,12 @@ class FakeProcess(SimpleNamespace):
         assert seconds < 10
 
 
-class Scene:
+class TwoRanks:
     """A supervisor of two ranks that are pipes, and the judge's end of its connection."""
 
     def __init__(self, folder: Path) -> None:
-        spec = {"files": {}, "world_size": 2, "limits": asdict(Limits()), "deadline": 30.0, "file": "x.py", "code": ""}
         self.judge, theirs = Pipe()
-        self.supervisor = Supervisor({**spec, "folder": str(folder), "start_method": "forkserver"}, theirs)
+        self.supervisor = Supervisor(small_request(), folder, theirs)
         self.far = []
         for number in range(2):
             (near, far), (read, write) = Pipe(), Pipe(duplex=False)
@@ -101,7 +114,7 @@ class Scene:
         sender.start()
         messages = list(received(self.judge))
         sender.join()
-        return _records(messages, "x.py")
+        return records(messages)
 
     def close(self) -> None:
         near = [end for rank in self.supervisor.ranks for end in (rank.channel, rank.output)]
@@ -120,8 +133,8 @@ def received(judge: Connection) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    made = Scene(tmp_path_factory.mktemp("run") / "run")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoRanks]:
+    made = TwoRanks(tmp_path_factory.mktemp("run") / "run")
     try:
         yield made
     finally:
@@ -134,20 +147,21 @@ def test_whatever_ranks_say_the_judge_gets_an_ending_for_each(
     tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, bytes]]
 ) -> None:
     """Read, look for a deadlock, report, read the report, diagnose and count the traffic: no exception on the way."""
-    with scene(tmp_path_factory) as made:
+    with two_ranks(tmp_path_factory) as made:
         for rank in made.supervisor.ranks:
             rank.asked = "1"
         for number, message in said:
             if not made.supervisor.ranks[number].gone:
                 made.say(number, message)
-        look(made.supervisor.ranks)
+        look(made.supervisor)
         records = made.records()
     assert [record.rank for record in records] == [0, 1]
     examine(records)
 
 
-def look(ranks: list[Watched]) -> None:
+def look(supervisor: Supervisor) -> None:
     """What the supervisor does with snapshots."""
+    ranks = supervisor.ranks
     snapshots = {rank.rank: rank.snapshot for rank in ranks if rank.snapshot}
     found = decide.waits(snapshots)
     decide.meeting_fails(snapshots)
@@ -155,9 +169,9 @@ def look(ranks: list[Watched]) -> None:
     if found:
         decide.quiet_needed(found, len(ranks))
     for rank in ranks:
-        main_stack(rank)
+        stack = main_thread(rank.snapshot or NO_ANSWER).stack
         if found and rank.rank in found:
-            rank.end({"kind": "deadlocked", "wait": asdict(found[rank.rank]), "stack": main_stack(rank)}, 0.5)
+            rank.end(Deadlocked(wait=found[rank.rank], stack=stack), 0.5)
 
 
 def examine(records: tuple[RankRecord, ...]) -> None:
@@ -187,7 +201,7 @@ def test_a_rank_that_sends_what_no_rank_sends_has_failed(
     tmp_path_factory: pytest.TempPathFactory, message: bytes
 ) -> None:
     """It alone, by a malformed message, and it may not say of itself that the grader stopped it."""
-    with scene(tmp_path_factory) as made:
+    with two_ranks(tmp_path_factory) as made:
         made.say(1, message)
         made.say(0, b'J{"ending": {"kind": "finished"}}')
         diagnosis = diagnose(CASE, made.records(), "x.py")
@@ -200,15 +214,14 @@ def test_a_rank_that_sends_what_no_rank_sends_has_failed(
 def test_a_message_is_taken_apart_or_refused(message: bytes) -> None:
     """A WireError and nothing else."""
     with contextlib.suppress(WireError):
-        kind, _ = talk_of(message)
-        assert kind in ("observation", "hello", "snapshot", "trace", "ending")
+        assert isinstance(message_of(message, "x.py"), Message)
 
 
 @fuzz(300)
-@given(mutated({**RAISED, "seconds": 1.0, "wait": WAIT, "signal": "SIGKILL", "by_grader": False, "code": "1"}) | JSON)
+@given(st.sampled_from(ENDED).flatmap(mutated) | JSON)
 def test_any_data_give_a_safe_ending(raw: object) -> None:
     """Forged data never pass for a rank that finished."""
-    ending = ending_of(raw, "x.py")  # type: ignore[arg-type]
+    ending = safe_ending(raw)
     assert isinstance(ending, Ending)
     assert ending.kind != "finished" or (isinstance(raw, dict) and raw.get("kind") == "finished")
 
@@ -263,7 +276,7 @@ def test_any_stream_gives_messages_or_is_refused(stream: bytes) -> None:
 
 
 @fuzz(150)
-@given(st.lists(mutated({"rank": 0, "ending": RAISED, "output": "", "trace": None, "observations": 1}), max_size=3))
+@given(st.lists(st.sampled_from(HEADS).flatmap(mutated), max_size=3))
 def test_a_watcher_that_says_odd_things_is_a_run_error(heads: list[object]) -> None:
     """The supervisor is ours, yet a rank of the same user may have got at it: never another exception in the judge."""
     frames = []
@@ -271,7 +284,7 @@ def test_a_watcher_that_says_odd_things_is_a_run_error(heads: list[object]) -> N
         with contextlib.suppress(WireError):
             frames.append(wire.encode(head))
     with contextlib.suppress(RunError):
-        examine(_records([*frames, wire.encode({"seconds": 1.0})], "x.py"))
+        examine(records([*frames, wire.encode({"seconds": 1.0})]))
 
 
 def test_a_watcher_that_stops_in_the_middle_of_a_message_is_told() -> None:
@@ -280,4 +293,4 @@ def test_a_watcher_that_stops_in_the_middle_of_a_message_is_told() -> None:
     with mine, theirs:
         theirs.sendall(struct.pack("!i", 1000) + b"half")
         with pytest.raises(RunError, match="did not answer"):
-            list(_received(mine, 0.1))
+            list(received_by_judge(mine, 0.1))

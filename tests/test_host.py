@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from grader.model.errors import RunError
+from grader.ranks.answer import records
 from grader.ranks.host import protocol, serve, tidy
-from grader.ranks.session import _records
 from grader.records import wire
+from tests.requests import small_request
 
 
 @pytest.fixture
@@ -40,23 +41,23 @@ def test_a_run_for_which_no_process_can_be_started_is_told(
     judge, end = sockets
     mine, theirs = socket.socketpair()
     with theirs:
-        protocol.send(judge, {"any": "spec"}, theirs.fileno())
+        protocol.send(judge, small_request(), theirs.fileno())
     judge.shutdown(socket.SHUT_WR)
     serve.serve(end)
     with Connection(mine.detach()) as connection, pytest.raises(RunError, match="Cannot allocate memory"):
-        _records([connection.recv_bytes()], "x.py")
+        records([connection.recv_bytes()])
 
 
 def test_a_full_disk_under_the_ranks_is_told() -> None:
     """The supervisor's fault becomes a sentence of the judge's."""
     with pytest.raises(RunError, match="No space left"):
-        _records([wire.encode({"fault": "OSError: [Errno 28] No space left on device"})], "x.py")
+        records([wire.encode({"fault": "OSError: [Errno 28] No space left on device"})])
 
 
 def test_a_supervisor_that_vanishes_is_told() -> None:
     """Killed from outside, it has said nothing or half of it."""
     with pytest.raises(RunError, match="ended before it could say"):
-        _records([], "x.py")
+        records([])
 
 
 def test_a_request_cut_short_ends_the_service(sockets: tuple[socket.socket, socket.socket]) -> None:

@@ -10,11 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from grader.ranks.answer import Live
     from grader.ranks.sandbox import level_for
-    from grader.ranks.session import Live, Session
+    from grader.ranks.session import Session
 
 __all__ = ["Live", "Session", "level_for"]
-_HOMES = {"Live": "session", "Session": "session", "level_for": "sandbox"}
+_HOMES = {"Live": "answer", "Session": "session", "level_for": "sandbox"}
 
 
 def __getattr__(name: str) -> Any:

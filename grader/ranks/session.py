@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import socket
 import struct
 import subprocess
@@ -13,36 +12,32 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from grader.model import Case, Exercise, LiveRank, Raised, RankRecord, Run, Submission, file_of
-from grader.model.errors import Cancelled, RunError, UsageError, WatcherKilled, WireError
+from grader.model import Case, Exercise, Run, Submission
+from grader.model.errors import Cancelled, RunError, UsageError
 from grader.ranks import sandbox, seccomp
+from grader.ranks.answer import Live, heard, received, records
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
 from grader.ranks.inside.prctl import become_subreaper, hide
+from grader.ranks.request import Request, request_for
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
-from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
-from grader.ranks.watch.endings import ending_of
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.reaper import kill_orphans
-from grader.records import wire
-from grader.records.structure import trace_of
 
 if TYPE_CHECKING:
     import pwd
 
 Made = TypeVar("Made")
-Live = Callable[[Sequence[LiveRank]], None]
-"""Who hears what the ranks of a run do while they stand still."""
 PROJECT = Path(__file__).resolve().parents[2]
-_hosts: set[int] = set()
-"""Processes of the sessions that live in this process."""
+_starting, _hosts = threading.Lock(), set[int]()
+"""The hosts that this process has started. What a host that was killed leaves becomes a child of this process as well,
+so a session that clears up after its own has to know the others'."""
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
@@ -50,8 +45,6 @@ DYING_SECONDS = 1
 """How long a host that was killed may take to be gone."""
 MARGIN_SECONDS = 120
 """How long after a case's deadline the supervisor may take to say what happened, on a machine that is overloaded."""
-MAX_VALUES = 2_000_000
-"""So many numbers, texts and containers a rank may record beside its tensors; the rest is as good as never sent."""
 KEPT = (
     "PATH",
     "LANG",
@@ -130,9 +123,9 @@ class Session:
             self.scratch = Path(protocol.FOLDER)
         self._socket, theirs = socket.socketpair()
         self._stack.callback(self._socket.close)
-        with theirs:
+        with theirs, _starting:
             self._host = self._started(theirs.fileno())
-        _hosts.add(self._host.pid)
+            _hosts.add(self._host.pid)
         self._stack.callback(self._end_host)
 
     def _started(self, descriptor: int) -> subprocess.Popen[bytes]:
@@ -160,7 +153,7 @@ class Session:
                 env=variables,
                 cwd=None if inside else self.scratch,
                 start_new_session=True,
-                **_as(self._user),
+                **_identity(self._user),
             )
 
     def __exit__(self, *_: object) -> None:
@@ -218,29 +211,35 @@ class Session:
         with self._lock:
             self._await_ready()
         start, cancels = time.monotonic(), self.cancels
-        spec = _spec(exercise, submission, case) | {"start_method": self.start_method, "live": live is not None}
-        spec["alone"] = self.level == sandbox.BUBBLEWRAP
+        request = request_for(
+            exercise,
+            submission,
+            case,
+            start_method=self.start_method,
+            live=live is not None,
+            alone=self.level == BUBBLEWRAP,
+        )
         mine, theirs = socket.socketpair()
         try:
             with mine:
                 with theirs, self._lock:
-                    self._request(spec, theirs.fileno())
+                    self._request(request, theirs.fileno())
                     self._active.add(mine)
                     if cancels != self.cancels:  # called off between the beginning and here
                         mine.shutdown(socket.SHUT_RDWR)
                 try:
-                    messages = list(_heard(_received(mine, case.deadline + MARGIN_SECONDS), live))
+                    messages = list(heard(received(mine, case.deadline + MARGIN_SECONDS), live))
                 finally:
                     with self._lock:
                         self._active.discard(mine)
-            records = _records(messages, exercise.file)
+            found = records(messages)
         except RunError:
             if cancels != self.cancels:
                 raise Cancelled() from None
             self._sweep()
             raise
         seconds = time.monotonic() - start
-        return Run(case=case, ranks=records, seconds=seconds, diagnosis=diagnose(case, records, exercise.file))
+        return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnose(case, found, exercise.file))
 
     def cancel(self) -> None:
         """End every run that is under way, from any thread. Their supervisors see that nobody listens any more and end
@@ -255,11 +254,12 @@ class Session:
         """If the host was killed, end what it looked after. Under bubblewrap the kernel has done so."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.level == sandbox.LIMITS and self._host.wait(timeout=DYING_SECONDS) != 0:
-                kill_orphans(spare=self._others | _hosts)
+                with _starting:
+                    kill_orphans(spare=self._others | _hosts)
 
-    def _request(self, spec: dict[str, Any], descriptor: int) -> None:
+    def _request(self, request: Request, descriptor: int) -> None:
         try:
-            protocol.send(self._socket, spec, descriptor)
+            protocol.send(self._socket, request, descriptor)
         except OSError as error:
             raise RunError("The process that ranks start from has ended. Was it killed? Try again.") from error
 
@@ -290,117 +290,6 @@ def _user_of(name: str) -> pwd.struct_passwd:
         raise UsageError(f"--rank-user {name}: this machine has no such user.") from None
 
 
-def _as(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """What makes a new process somebody else's, of no group but his own."""
+def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    """Popen arguments that run the host as `user`, in no group but their own."""
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-
-
-def _spec(exercise: Exercise, submission: Submission, case: Case) -> dict[str, Any]:
-    """All that a run needs, files included: the host may see none of ours."""
-    files = {exercise.file: submission.source}
-    for name, source in submission.companions.items():
-        files[file_of(name)] = source
-    probe = exercise.probe_of(case)
-    if probe.exists():
-        files["probe.py"] = probe.read_bytes()
-    limits = asdict(case.limits)
-    return {
-        "file": exercise.file,
-        "files": files,
-        "requires": [[required.name, required.signature] for required in exercise.requires],
-        "world_size": case.world_size,
-        "seed": case.seed,
-        "deadline": case.deadline,
-        "parameters": dict(case.parameters),
-        "environment": dict(case.environment),
-        "probe": case.probe,
-        "process_group": case.process_group,
-        "hold_group": case.hold_group,
-        "trace": case.trace,
-        "limits": {**limits, "cpu": limits["cpu"] or 2 * case.deadline},
-    }
-
-
-def _received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
-    """What the supervisor says, up to its empty message or its end. Raises RunError if it says neither in time, also
-    if it stops in the middle of a message."""
-    until = time.monotonic() + seconds
-    inbox = Inbox(connection.fileno())
-    with contextlib.suppress(EOFError, ConnectionResetError):
-        poll = select.poll()  # select.select knows no descriptor above 1023
-        poll.register(connection, select.POLLIN)
-        while poll.poll(1000 * max(0.0, until - time.monotonic())):
-            for message in inbox.take():
-                if not message:
-                    return
-                yield message
-        raise RunError("The process that watches the ranks did not answer. Is this machine overloaded? Try again.")
-
-
-def _heard(messages: Iterator[bytes], live: Live | None) -> Iterator[bytes]:
-    """The messages that are for the judge; the others go to whoever watches."""
-    for message in messages:
-        if message[:1] != LIVE:
-            yield message
-        elif live:
-            with contextlib.suppress(ValueError, TypeError):
-                live(
-                    [
-                        LiveRank(rank=int(rank), told=str(told), line=line)
-                        for rank, told, line in json.loads(message[1:])
-                    ]
-                )
-
-
-def _records(messages: list[bytes], file: str) -> tuple[RankRecord, ...]:
-    """The ranks' records from the supervisor's frames."""
-    queue = iter(messages)
-    records: list[RankRecord] = []
-    try:
-        for message in queue:
-            head = wire.decode(message)
-            if "fault" in head:
-                raise (
-                    WatcherKilled() if head.get("killed") else RunError(f"The ranks could not be run: {head['fault']}.")
-                )
-            if "seconds" in head:
-                return tuple(records)
-            records.append(_record(head, queue, file))
-    except (WireError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"The process that watches the ranks said something odd ({error}). Try again.") from error
-    raise RunError("The process that watches the ranks ended before it could say what happened.")
-
-
-def _record(head: Mapping[str, Any], queue: Iterator[bytes], file: str) -> RankRecord:
-    observations: dict[str, Any] = {}
-    ending, values = ending_of(head["ending"], file), 0
-    for _ in range(head["observations"]):
-        frame = next(queue, b"")
-        values += wire.count(frame)
-        for name, value in (_observation(frame) if values <= MAX_VALUES else {}).items():
-            if name in observations:
-                ending = Raised(
-                    type="ForgedReport", message=f"the observation {name!r} was sent twice", stack=ending.stack
-                )
-            observations[name] = value
-    return RankRecord(
-        rank=head["rank"],
-        ending=ending,
-        observations={} if isinstance(ending, Raised) and ending.type == "ForgedReport" else observations,
-        output=head["output"],
-        device=_device(head.get("device")),
-        trace=trace_of(head["trace"]),
-    )
-
-
-def _device(said: Any) -> str:
-    return str(said) if said in DEVICES else ""
-
-
-def _observation(frame: bytes) -> Mapping[str, Any]:
-    """One observation. A malformed one is as good as none: the check that wants it will say so."""
-    try:
-        value = wire.decode(frame)
-        return {value["name"]: value["value"]} if type(value) is dict and type(value["name"]) is str else {}
-    except (WireError, KeyError):
-        return {}

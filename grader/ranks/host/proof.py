@@ -52,7 +52,7 @@ def _limits_hold(scratch: Path) -> str:
 
     from grader.ranks.inside import limits
 
-    limits.limit({"file": 4096, "cpu": 10, "memory": 1 << 30, "processes": 100, "alone": False})
+    limits.limit(limits.Bounds(file=4096, cpu=10, memory=1 << 30, processes=100, alone=False))
     if resource.getrlimit(resource.RLIMIT_CORE)[1] != 0:
         return "a process may dump core"
     try:

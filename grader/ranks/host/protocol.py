@@ -5,8 +5,8 @@ from __future__ import annotations
 import array
 import socket
 import struct
-from typing import Any
 
+from grader.ranks.request import Request, plain, request_of
 from grader.records import wire
 
 READY = b"R"
@@ -19,15 +19,15 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "mallo
 with its end costs about 5 ms instead of 25. Elsewhere the variables mean nothing."""
 
 
-def send(host: socket.socket, spec: dict[str, Any], descriptor: int) -> None:
+def send(host: socket.socket, request: Request, descriptor: int) -> None:
     """The judge's side of a request."""
-    body = wire.encode(spec)
+    body = wire.encode(plain(request))
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
     host.sendmsg([struct.pack(">I", len(body))], rights)
     host.sendall(body)
 
 
-def receive(judge: socket.socket) -> tuple[dict[str, Any], int] | None:
+def receive(judge: socket.socket) -> tuple[Request, int] | None:
     """The next request, or None when the judge has hung up."""
     try:
         head, descriptors, _, _ = socket.recv_fds(judge, 4, 1)
@@ -40,6 +40,6 @@ def receive(judge: socket.socket) -> tuple[dict[str, Any], int] | None:
             if not chunk:
                 return None
             body += chunk
-        return wire.decode(body), descriptors[0]
+        return request_of(wire.decode(body)), descriptors[0]
     except OSError:
         return None

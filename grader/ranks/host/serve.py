@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from grader.ranks.host import tidy
 from grader.ranks.host.protocol import FOLDER, receive
+from grader.ranks.request import Request
 from grader.ranks.watch import folder, reaper
 from grader.records import wire
 
@@ -57,27 +58,27 @@ def serve(judge: socket.socket) -> None:
     runs: dict[int, Served] = {}
     signal.signal(signal.SIGCHLD, lambda *_: _reap(runs))
     for number in itertools.count():
-        if not (request := receive(judge)):
+        if not (received := receive(judge)):
             return
-        spec, descriptor = request
+        request, descriptor = received
         with _undisturbed():
             if not runs:
                 _tidy()
-            _start(judge, runs, {**spec, "folder": str(Path.cwd() / f"run-{number}")}, descriptor)
+            _start(judge, runs, request, Served(Path.cwd() / f"run-{number}", descriptor))
 
 
-def _start(judge: socket.socket, runs: dict[int, Served], spec: dict[str, Any], descriptor: int) -> None:
+def _start(judge: socket.socket, runs: dict[int, Served], request: Request, run: Served) -> None:
     try:
         pid = os.fork()
     except OSError as error:
-        _say(descriptor, {"fault": f"no process could be started ({error.strerror})"})
-        _end(descriptor)
+        _say(run.descriptor, {"fault": f"no process could be started ({error.strerror})"})
+        _end(run.descriptor)
         return
     if pid == 0:
         for other in runs.values():
             os.close(other.descriptor)
-        _become_supervisor(judge, spec, descriptor)
-    runs[pid] = Served(Path(spec["folder"]), descriptor)
+        _become_supervisor(judge, request, run)
+    runs[pid] = run
 
 
 @contextlib.contextmanager
@@ -113,13 +114,13 @@ def _end(descriptor: int) -> None:
         connection.send_bytes(b"")
 
 
-def _become_supervisor(judge: socket.socket, spec: dict[str, Any], descriptor: int) -> None:
+def _become_supervisor(judge: socket.socket, request: Request, run: Served) -> None:
     from grader.ranks.watch import supervisor
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     judge.close()
-    supervisor.main(spec, Connection(descriptor))
+    supervisor.main(request, run.folder, Connection(run.descriptor))
 
 
 def _reap(runs: dict[int, Served]) -> None:

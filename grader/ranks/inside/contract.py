@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -11,7 +12,7 @@ class ContractError(Exception):
     """The student's module lacks a name, or a function cannot be called as the contract calls it."""
 
 
-def check_contract(module: types.ModuleType, requires: list[list[Any]], file: str) -> None:
+def check_contract(module: types.ModuleType, requires: Iterable[tuple[str, str | None]], file: str) -> None:
     for name, signature in requires:
         target: Any = module
         for part in name.split("."):

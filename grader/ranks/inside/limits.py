@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 
-def limit(limits: Mapping[str, Any]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bytes of one file and of memory, seconds of processor time, processes. `alone`: the kernel counts the processes
+    apart from all others of the user."""
+
+    file: int
+    cpu: float
+    memory: int
+    processes: int
+    alone: bool
+
+
+def limit(bounds: Bounds) -> None:
     """Resource limits of this process and all that it starts. What the kernel cannot limit, the supervisor counts."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go where memory runs out
@@ -16,12 +27,12 @@ def limit(limits: Mapping[str, Any]) -> None:
         import resource
 
         _set(resource.RLIMIT_CORE, 0)
-        _set(resource.RLIMIT_FSIZE, limits["file"])
-        _set(resource.RLIMIT_CPU, int(limits["cpu"]) + 1)
+        _set(resource.RLIMIT_FSIZE, bounds.file)
+        _set(resource.RLIMIT_CPU, int(bounds.cpu) + 1)
         if data := _data():
-            _set(resource.RLIMIT_DATA, data + limits["memory"])
-        if limits["alone"]:  # a count of its own; else that of all the user's processes
-            _set(resource.RLIMIT_NPROC, 2 * limits["processes"])
+            _set(resource.RLIMIT_DATA, data + bounds.memory)
+        if bounds.alone:  # a count of its own; else that of all the user's processes
+            _set(resource.RLIMIT_NPROC, 2 * bounds.processes)
 
 
 def _set(kind: int, value: int) -> None:

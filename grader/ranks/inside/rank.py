@@ -1,7 +1,5 @@
-"""The inside of a rank process: set the scene, call the probe, send what it recorded.
+"""The inside of a rank process: set it up, call the probe, send what it recorded.
 
-With scene, contract, raised, recorder, reaper and wire it is all of ours that shares a process with student code; none
-of them knows an expected value.
 Messages to the supervisor are `b"O" + wire frame` (an observation) or `b"J" + JSON` (everything else).
 """
 
@@ -22,6 +20,7 @@ from typing import Any
 from grader.ranks.inside import flight_recorder, setup, waits
 from grader.ranks.inside.contract import check_contract
 from grader.ranks.inside.exceptions import described, frames_of, said, text_of
+from grader.ranks.inside.scene import Scene
 from grader.records import wire
 
 
@@ -43,20 +42,20 @@ class Attempt:
 class Rank:
     """What a probe is handed: who it is, the student's module, and where to record."""
 
-    def __init__(self, spec: Mapping[str, Any], rank: int, send: Callable[[bytes], None]) -> None:
+    def __init__(self, scene: Scene, rank: int, send: Callable[[bytes], None]) -> None:
         self.rank = rank
-        self.world_size: int = spec["world_size"]
-        self.seed: int = spec["seed"]
-        self.parameters: Mapping[str, Any] = spec["parameters"]
+        self.world_size: int = scene.world_size
+        self.seed: int = scene.seed
+        self.parameters: Mapping[str, Any] = scene.parameters
         self.scratch = Path.cwd()
-        self.shared = Path(spec["shared"])
-        self._module: str = Path(spec["file"]).stem
+        self.shared = Path(scene.shared)
+        self._module: str = Path(scene.file).stem
         self.send = send
         self._recorded: set[str] = set()
         self._held: list[Any] = []
         self.importing = False
         self.tracer: Any = None
-        self.began: int = spec["began"]
+        self.began: int = scene.began
 
     @property
     def student(self) -> types.ModuleType:
@@ -121,11 +120,11 @@ class Rank:
         gc.collect()
 
 
-def main(index: int, spec: Mapping[str, Any], ends: list[tuple[Any, Any]]) -> None:
+def main(index: int, scene: Scene, ends: list[tuple[Any, Any]]) -> None:
     """Entry point of a rank process. Never returns."""
     channel, output = ends[index]
-    setup.close_others(spec["inherited"], channel, output)
-    setup.set_up(index, spec, output)
+    setup.close_others(scene.inherited, channel, output)
+    setup.set_up(index, scene, output)
     lock = threading.Lock()
 
     def send(message: bytes) -> None:
@@ -133,21 +132,21 @@ def main(index: int, spec: Mapping[str, Any], ends: list[tuple[Any, Any]]) -> No
             channel.send_bytes(message)
 
     try:
-        _serve(index, spec, channel, send)
+        _serve(index, scene, channel, send)
     finally:
         os._exit(0)
 
 
-def _serve(index: int, spec: Mapping[str, Any], channel: Any, send: Callable[[bytes], None]) -> None:
+def _serve(index: int, scene: Scene, channel: Any, send: Callable[[bytes], None]) -> None:
     released = threading.Event()
-    file = str(Path(spec["code"]) / spec["file"])
-    rank = Rank(spec, index, send)
-    if spec["trace"]:
+    file = scene.student_file
+    rank = Rank(scene, index, send)
+    if scene.trace:
         rank.tracer = _tracer(file, rank.began)
     monitor = threading.Thread(target=_answer, args=(channel, rank, released, file), daemon=True)
     monitor.start()
     _tell(send, {"hello": os.getpid(), "own": [monitor.native_id], "device": rank.device.type})
-    ending = _call(rank, spec, file)
+    ending = _call(rank, scene, file)
     setup.flush()
     _tell_trace(rank)
     _tell(send, {"ending": ending})
@@ -184,16 +183,16 @@ def _tell(send: Callable[[bytes], None], message: Mapping[str, Any]) -> None:
     send(b"J" + json.dumps(message, default=str).encode())
 
 
-def _call(rank: Rank, spec: Mapping[str, Any], file: str) -> dict[str, Any]:
+def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
     """Run the probe and say how it ended."""
     try:
         waits.install()
-        if spec["hold_group"]:
+        if scene.hold_group:
             rank.hold_group()
-        if spec["process_group"]:
-            _join_group(rank, spec)
+        if scene.process_group:
+            _join_group(rank)
         with rank.traced():
-            _probe(rank, spec)
+            _probe(rank, scene)
     except SystemExit as error:
         return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": frames_of(error, file)}
     except BaseException as error:
@@ -201,14 +200,14 @@ def _call(rank: Rank, spec: Mapping[str, Any], file: str) -> dict[str, Any]:
     return {"kind": "finished"}
 
 
-def _probe(rank: Rank, spec: Mapping[str, Any]) -> None:
-    if not spec["probe"]:
-        check_contract(rank.student, spec["requires"], spec["file"])
+def _probe(rank: Rank, scene: Scene) -> None:
+    if not scene.probe:
+        check_contract(rank.student, scene.requires, scene.file)
         return
-    getattr(importlib.import_module("probe"), spec["probe"])(rank)
+    getattr(importlib.import_module("probe"), scene.probe)(rank)
 
 
-def _join_group(rank: Rank, spec: Mapping[str, Any]) -> None:
+def _join_group(rank: Rank) -> None:
     import torch
     import torch.distributed as dist
 

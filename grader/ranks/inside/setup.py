@@ -10,11 +10,12 @@ import random
 import signal
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from grader.ranks.inside import limits, prctl
+from grader.ranks.inside.scene import Scene
 
 MAX_DESCRIPTORS = 4096
 STACK_SIGNAL = getattr(signal, "SIGUSR2", None)
@@ -30,45 +31,45 @@ def open_descriptors() -> list[int]:
     return found
 
 
-def close_others(inherited: list[int], channel: Any, output: Any) -> None:
+def close_others(inherited: Iterable[int], channel: Any, output: Any) -> None:
     """Of the supervisor's descriptors keep this rank's own and close the rest, the judge's connection among them."""
     for number in set(inherited) - {channel.fileno(), output.fileno()}:
         with contextlib.suppress(OSError):
             os.close(number)
 
 
-def set_up(index: int, spec: Mapping[str, Any], output: Any) -> None:
+def set_up(index: int, scene: Scene, output: Any) -> None:
     """A private folder, captured output, no input, limits, one thread, a `__main__` that is not ours."""
     prctl.die_with_parent()
     prctl.show()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    scratch = Path(spec["scratch"]) / f"rank{index}"
+    scratch = Path(scene.scratch) / f"rank{index}"
     os.chdir(scratch)
     for name in ("HOME", "TMPDIR"):
         os.environ[name] = str(scratch)
-    _apply_environment(spec)
+    _apply_environment(scene)
     _redirect(output)
-    limits.limit({**spec["limits"], "alone": spec["alone"]})
+    limits.limit(scene.bounds)
     if STACK_SIGNAL is not None:
         faulthandler.register(STACK_SIGNAL, file=_stack_file(scratch), all_threads=True, chain=False)
     multiprocessing.set_start_method(None, force=True)  # undecided, as in an interpreter of the student's own
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv = ["rank"]
-    sys.path[:] = [spec["code"], *[entry for entry in sys.path if entry and entry != str(Path.cwd())]]
+    sys.path[:] = [scene.code, *[entry for entry in sys.path if entry and entry != str(Path.cwd())]]
     import torch
 
     torch.set_num_threads(1)
-    torch.manual_seed(spec["seed"] + index)
-    random.seed(spec["seed"] + index)
+    torch.manual_seed(scene.seed + index)
+    random.seed(scene.seed + index)
 
 
 def _stack_file(scratch: Path) -> Any:
     return (scratch.parent / f"stack{scratch.name.removeprefix('rank')}").open("w")
 
 
-def _apply_environment(spec: Mapping[str, Any]) -> None:
-    port = str(spec["port"])
-    given = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "RANKLINGS_PORT": port, **spec["environment"]}
+def _apply_environment(scene: Scene) -> None:
+    port = str(scene.port)
+    given = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "RANKLINGS_PORT": port, **scene.environment}
     for name, value in given.items():
         if value is None:
             os.environ.pop(name, None)

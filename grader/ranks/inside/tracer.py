@@ -197,7 +197,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             event["end"] = self.seconds()
 
     def look(self, waited: Any = None) -> None:
-        """Which of the open operations have ended? That of the Work `waited` has, even if it does not say so."""
+        """Which of the open operations have ended? `waited` has, even if its is_completed() is still False."""
         if not self._open:
             return
         with self._lock:

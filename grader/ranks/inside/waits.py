@@ -99,7 +99,7 @@ def snapshot(main: int, own: set[int], student_file: str) -> dict[str, Any]:
     pending = flight_recorder.pending_collectives()
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in own}
     threads = [_thread(ident, frame, ident == main, pending, student_file) for ident, frame in frames.items()]
-    return {"threads": threads, "pending": pending}
+    return {"threads": threads}
 
 
 def stack_of(frame: FrameType | None, student_file: str) -> list[list[Any]]:
@@ -140,7 +140,7 @@ def _describe(stack: list[list[Any]], posted: dict[str, Any] | None, pending: li
 
 
 def _called_by_student(stack: list[list[Any]]) -> str:
-    """The function that the student's innermost line called, by the name that he knows it under."""
+    """The function that the student's innermost line called, by the name that they know it under."""
     if not any(row[3] for row in stack):
         return ""
     inner = len(stack) - next((i for i, row in enumerate(reversed(stack)) if row[3]), len(stack))

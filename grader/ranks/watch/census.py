@@ -1,6 +1,6 @@
 """Counts what a run uses of this machine, and says which limit it has passed. Runs in the supervisor.
 
-The kernel enforces what it can by itself (`scene` sets resource limits); a census sees what those miss, such as a
+The kernel enforces what it can by itself (`inside.limits`); a census sees what those miss, such as a
 thousand processes of root, or many files of which each is small.
 """
 
@@ -124,7 +124,7 @@ def _most(amounts: Mapping[int | None, int]) -> frozenset[int]:
 
 
 def _files(folder: Path) -> Iterable[os.DirEntry[str]]:
-    """All files below a folder, without recursion: a student may nest folders as deep as he likes."""
+    """All files below a folder, without recursion: a student may nest folders as deep as they like."""
     folders = [str(folder)]
     while folders:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:

@@ -1,20 +1,19 @@
-"""When do ranks wait for something that no rank will ever do? Pure: snapshots in, waits out.
+"""When do ranks wait for something that no rank will ever do? Pure: evidence in, waits out.
 
 A snapshot says of each Python thread of a rank whether it sits in communication, waits for another thread of its own
-process (passive) or does anything else (busy: computing, sleeping, reading a file). The caller has seen that all
-ranks are asleep and no message is on its way (`quiet`). Then nothing can move the ranks if every live one sits in
+process (passive) or does anything else (busy: computing, sleeping, reading a file). The evidence says that all ranks
+are asleep and no message is on its way. Then nothing can move the ranks if every live one sits in
 communication and none has a busy thread. One exemption guards against a mistake in that reasoning: if all members of
-the default group sit in the same collective, the caller must have seen quiet for much longer.
+the default group sit in the same collective, they must have been quiet for much longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping
 
-from grader.model import Wait
-
-Snapshot = Mapping[str, Any]
+from grader.model import Ending, Finished, Wait
+from grader.ranks.watch.evidence import Evidence, Meeting, Snapshot
 
 QUIET = 0.5
 """Seconds of quiet that make a deadlock."""
@@ -25,19 +24,18 @@ UNCHANGED = 0.8
 QUIET_IF_MATCHED = 5.0
 """Seconds of quiet where all ranks sit in the same collective, which should complete."""
 
-_SIZES = {"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
+GRACE = 3.0
+"""Seconds that busy ranks get after another has failed, before they are stopped."""
 
 
 def waits(snapshots: Mapping[int, Snapshot]) -> dict[int, Wait] | None:
     """What each live rank waits in, or None if one of them may still move by itself."""
     found: dict[int, Wait] = {}
     for rank, snapshot in snapshots.items():
-        threads = snapshot["threads"]
-        sitting = [thread for thread in threads if thread["state"] == "communication"]
-        if not sitting or any(thread["state"] == "busy" for thread in threads):
+        sitting = [(thread, thread.wait) for thread in snapshot if thread.wait is not None]
+        if not sitting or any(thread.state == "busy" for thread in snapshot):
             return None
-        chosen = next((thread for thread in sitting if thread["main"]), sitting[0])
-        found[rank] = wait_of(chosen["wait"])
+        found[rank] = next((wait for thread, wait in sitting if thread.main), sitting[0][1])
     return found or None
 
 
@@ -47,21 +45,21 @@ def meeting_fails(snapshots: Mapping[int, Snapshot]) -> bool:
     if waits(snapshots) is None:
         return False
     places = [place for snapshot in snapshots.values() if (place := _meeting(snapshot))]
-    wanderers = sum("port" not in place for place in places)  # past the store: they have met at some port
-    meetings: dict[Any, list[Mapping[str, Any]]] = {}
+    wanderers = sum(place.port is None for place in places)  # past the store: they have met at some port
+    meetings: dict[int, list[Meeting]] = {}
     for place in places:
-        if "port" in place:
-            meetings.setdefault(place["port"], []).append(place)
+        if place.port is not None:
+            meetings.setdefault(place.port, []).append(place)
     return any(_short_handed(members, wanderers) for members in meetings.values())
 
 
-def _meeting(snapshot: Snapshot) -> Mapping[str, Any] | None:
-    return next((thread["rendezvous"] for thread in snapshot["threads"] if thread.get("rendezvous")), None)
+def _meeting(snapshot: Snapshot) -> Meeting | None:
+    return next((thread.meeting for thread in snapshot if thread.meeting is not None), None)
 
 
-def _short_handed(members: list[Mapping[str, Any]], wanderers: int) -> bool:
-    needed = max(member.get("world_size", 0) for member in members)
-    served = wanderers > 0 or any(member.get("rank") == 0 for member in members)
+def _short_handed(members: list[Meeting], wanderers: int) -> bool:
+    needed = max(member.world_size for member in members)
+    served = wanderers > 0 or any(member.rank == 0 for member in members)
     return len(members) + wanderers < needed or not served
 
 
@@ -83,40 +81,49 @@ def matched(found: Mapping[int, Wait]) -> bool:
     return len(keys) == 1 and next(iter(keys))[2] is not None
 
 
-def wait_of(raw: Mapping[str, Any]) -> Wait:
-    """A Wait from what the recorder said in the rank."""
-    operation, called = str(raw.get("operation", "")), str(raw.get("called") or "")
-    if called and not _same(operation, called):
-        operation = f"{operation} (called by {called})" if operation else called
-    return Wait(
-        operation=_with_peer(operation, raw.get("peer")),
-        group=str(raw.get("group", "default")),
-        sequence=raw.get("sequence"),
-        bytes=raw.get("bytes", _bytes(raw)),
-        peer=raw.get("peer"),
-        tag=raw.get("tag"),
-    )
+def first_failure(endings: Iterable[Ending | None]) -> float | None:
+    """When the first rank ended other than by finishing, in seconds since the run began; None if none has."""
+    failures = [ending.seconds for ending in endings if ending is not None and not isinstance(ending, Finished)]
+    return min(failures, default=None)
 
 
-def _same(operation: str, called: str) -> bool:
-    plain = operation.strip("_").replace("_", "")
-    return called in (operation, "wait") or plain == called.strip("_").replace("_", "")
+class DeadlockRule:
+    """When the ranks of one run are deadlocked. It keeps what the looks before have seen, and nothing else."""
 
+    def __init__(self, world_size: int) -> None:
+        self._world_size = world_size
+        self._asked = -math.inf
+        self._seen: tuple[float, Mapping[int, Wait] | None] = (0.0, None)
 
-def _with_peer(operation: str, peer: int | None) -> str:
-    if peer is None:
-        return operation
-    return operation.replace("send", f"send to rank {peer}", 1).replace("recv", f"recv from rank {peer}", 1)
+    def look(self, evidence: Evidence) -> Mapping[int, Wait]:
+        """What each rank waits in, if these are deadlocked; else nothing."""
+        everybody = evidence.live == self._world_size
+        if evidence.quiet() >= (QUIET if everybody else QUIET_AFTER_AN_ENDING):
+            return self._sleepers(evidence)
+        if evidence.idle() >= UNCHANGED and evidence.now() - self._asked >= UNCHANGED / 2:  # asking wakes them
+            return self._idlers(evidence, self._ask(evidence))
+        return {}
 
+    def _ask(self, evidence: Evidence) -> Mapping[int, Snapshot]:
+        self._asked = evidence.now()
+        return evidence.ask()
 
-def _bytes(raw: Mapping[str, Any]) -> int | None:
-    sizes, dtypes = raw.get("sizes"), raw.get("dtypes")
-    if not sizes or not dtypes:
-        return None
-    total = 0
-    for shape, dtype in zip(sizes, dtypes, strict=False):
-        numel = 1
-        for size in shape:
-            numel *= size
-        total += numel * _SIZES.get(dtype, 1)
-    return total
+    def _sleepers(self, evidence: Evidence) -> Mapping[int, Wait]:
+        """All are asleep: nothing can move them if all sit in communication."""
+        snapshots = self._ask(evidence)
+        found = waits(snapshots)
+        if not found or in_rendezvous(snapshots):
+            evidence.forget()  # ask again only after another spell of quiet
+            return self._idlers(evidence, snapshots)
+        return found if evidence.quiet() >= quiet_needed(found, self._world_size) else {}
+
+    def _idlers(self, evidence: Evidence, snapshots: Mapping[int, Snapshot]) -> Mapping[int, Wait]:
+        """Some wake up now and then to try again: stuck if they meet in vain, or if a rank has failed meanwhile, and
+        nothing has changed since an earlier look."""
+        found = waits(snapshots)
+        stuck = found if found and (evidence.failed or meeting_fails(snapshots)) else None
+        since, before = self._seen
+        if stuck is None or stuck != before:
+            self._seen = evidence.now(), stuck
+            return {}
+        return stuck if evidence.now() - since >= UNCHANGED else {}

@@ -7,13 +7,16 @@ import select
 import signal
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
 
+from grader.model import Ending
 from grader.model.trace import Trace
 from grader.ranks.watch.channel import Inbox
+from grader.ranks.watch.evidence import Snapshot
 
 HEAD = TAIL = 16 * 1024
 
@@ -51,11 +54,11 @@ class Watched:
         self.own: frozenset[int] = frozenset()
         self.device = ""
         self.ready = self.gone = False
-        self.ending: dict[str, Any] | None = None
+        self.ending: Ending | None = None
         self.observations: list[bytes] = []
         self.size = 0
         self.printed = Tail()
-        self.snapshot: dict[str, Any] | None = None
+        self.snapshot: Snapshot | None = None
         self.trace: Trace | None = None
         self.asked = ""
 
@@ -69,27 +72,10 @@ class Watched:
             if select.select([], [self.channel], [], 0)[1]:
                 self.channel.send_bytes(message)
 
-    def end(self, ending: dict[str, Any], seconds: float) -> None:
+    def end(self, ending: Ending, seconds: float) -> None:
+        """The first ending counts."""
         if self.ending is None:
-            self.ending = {"stack": [], **ending, "seconds": seconds}
-
-
-def main_stack(rank: Watched) -> list[list[Any]]:
-    threads = rank.snapshot["threads"] if rank.snapshot else []
-    return next((list(thread["stack"]) for thread in threads if thread["main"]), [])
-
-
-def parse_faulthandler(text: str, student_file: str) -> list[list[Any]]:
-    """The last thread block of faulthandler's text as [[file, line, function, student], …], outermost first."""
-    rows: list[list[Any]] = []
-    for line in text.splitlines():
-        if "most recent call first" in line:
-            rows = []
-        elif line.startswith('  File "'):
-            file, _, rest = line.removeprefix('  File "').partition('", line ')
-            number, _, function = rest.partition(" in ")
-            rows.append([file, int(number) if number.isdigit() else 0, function, file == student_file])
-    return rows[::-1]
+            self.ending = replace(ending, seconds=seconds)
 
 
 @contextlib.contextmanager

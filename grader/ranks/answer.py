@@ -1,0 +1,120 @@
+"""What comes back of a run: a supervisor's messages, and the ranks' records in them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from grader.model import Ending, Killed, LiveRank, Raised, RankRecord
+from grader.model.errors import RunError, WatcherKilled, WireError
+from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
+from grader.ranks.watch.parsing import MAX_TEXT
+from grader.records import wire
+from grader.records.structure import REFUSALS, structure, trace_of
+
+Live = Callable[[Sequence[LiveRank]], None]
+"""Who hears what the ranks of a run do while they stand still."""
+MAX_VALUES = 2_000_000
+"""So many numbers, texts and containers a rank may record beside its tensors; the rest is as good as never sent."""
+
+
+def received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
+    """What the supervisor says, up to its empty message or its end. Raises RunError if it says neither in time, also
+    if it stops in the middle of a message."""
+    until = time.monotonic() + seconds
+    inbox = Inbox(connection.fileno())
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        poll = select.poll()  # select.select knows no descriptor above 1023
+        poll.register(connection, select.POLLIN)
+        while poll.poll(1000 * max(0.0, until - time.monotonic())):
+            for message in inbox.take():
+                if not message:
+                    return
+                yield message
+        raise RunError("The process that watches the ranks did not answer. Is this machine overloaded? Try again.")
+
+
+def heard(messages: Iterator[bytes], live: Live | None) -> Iterator[bytes]:
+    """The messages that are for the judge; the others go to whoever watches."""
+    for message in messages:
+        if message[:1] != LIVE:
+            yield message
+        elif live:
+            with contextlib.suppress(ValueError, TypeError):
+                live(
+                    [
+                        LiveRank(rank=int(rank), told=str(told), line=line)
+                        for rank, told, line in json.loads(message[1:])
+                    ]
+                )
+
+
+def records(messages: list[bytes]) -> tuple[RankRecord, ...]:
+    """The ranks' records from the supervisor's frames."""
+    queue = iter(messages)
+    found: list[RankRecord] = []
+    try:
+        for message in queue:
+            head = wire.decode(message)
+            if "fault" in head:
+                raise (
+                    WatcherKilled() if head.get("killed") else RunError(f"The ranks could not be run: {head['fault']}.")
+                )
+            if "seconds" in head:
+                return tuple(found)
+            found.append(_record(head, queue))
+    except (WireError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"The process that watches the ranks said something odd ({error}). Try again.") from error
+    raise RunError("The process that watches the ranks ended before it could say what happened.")
+
+
+def _record(head: Mapping[str, Any], queue: Iterator[bytes]) -> RankRecord:
+    observations: dict[str, Any] = {}
+    ending, values = safe_ending(head["ending"]), 0
+    for _ in range(head["observations"]):
+        frame = next(queue, b"")
+        values += wire.count(frame)
+        for name, value in (_observation(frame) if values <= MAX_VALUES else {}).items():
+            if name in observations:
+                ending = Raised(
+                    type="ForgedReport", message=f"the observation {name!r} was sent twice", stack=ending.stack
+                )
+            observations[name] = value
+    return RankRecord(
+        rank=head["rank"],
+        ending=ending,
+        observations={} if isinstance(ending, Raised) and ending.type == "ForgedReport" else observations,
+        output=head["output"],
+        device=_device(head.get("device")),
+        trace=trace_of(head["trace"]),
+    )
+
+
+def safe_ending(raw: Any) -> Ending:
+    """The ending that a supervisor tells; forged or damaged data never pass for a rank that finished."""
+    try:
+        ending = structure(Ending, raw)
+    except REFUSALS:
+        return Killed(signal="SIGKILL")
+    texts = {field.name: getattr(ending, field.name) for field in fields(ending)}
+    short: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
+    return replace(ending, **short) if short else ending
+
+
+def _device(said: Any) -> str:
+    return str(said) if said in DEVICES else ""
+
+
+def _observation(frame: bytes) -> Mapping[str, Any]:
+    """One observation. A malformed one is as good as none: the check that wants it will say so."""
+    try:
+        value = wire.decode(frame)
+        return {value["name"]: value["value"]} if type(value) is dict and type(value["name"]) is str else {}
+    except (WireError, KeyError):
+        return {}

@@ -1,0 +1,69 @@
+"""What the judge asks of a run: a case with all files that it needs, for the host may see none of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from grader.model import Case, Exercise, Limits, Submission, file_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs; `alone`
+    that the kernel counts the ranks' processes apart from all others of the user."""
+
+    file: str
+    files: Mapping[str, bytes]
+    requires: tuple[tuple[str, str | None], ...]
+    probe: str
+    world_size: int
+    seed: int
+    deadline: float
+    parameters: Mapping[str, Any]
+    environment: Mapping[str, str | None]
+    process_group: bool
+    hold_group: bool
+    trace: bool
+    limits: Limits
+    start_method: str
+    live: bool
+    alone: bool
+
+
+def plain(request: Request) -> dict[str, Any]:
+    """A value that may cross the wire, as `request_of` reads it."""
+    return asdict(request)
+
+
+def request_of(raw: Mapping[str, Any]) -> Request:
+    """The request that `plain` wrote."""
+    requires = tuple((name, signature) for name, signature in raw["requires"])
+    return Request(**{**raw, "requires": requires, "limits": Limits(**raw["limits"])})
+
+
+def request_for(
+    exercise: Exercise, submission: Submission, case: Case, *, start_method: str, live: bool, alone: bool
+) -> Request:
+    """A case of an exercise, to be run on a submission."""
+    companions = {file_of(name): source for name, source in submission.companions.items()}
+    probe = {"probe.py": exercise.probe_of(case).read_bytes()} if exercise.probe_of(case).exists() else {}
+    return Request(
+        file=exercise.file,
+        files={exercise.file: submission.source, **companions, **probe},
+        requires=tuple((required.name, required.signature) for required in exercise.requires),
+        probe=case.probe,
+        world_size=case.world_size,
+        seed=case.seed,
+        deadline=case.deadline,
+        parameters=dict(case.parameters),
+        environment=dict(case.environment),
+        process_group=case.process_group,
+        hold_group=case.hold_group,
+        trace=case.trace,
+        limits=replace(case.limits, cpu=case.limits.cpu or 2 * case.deadline),
+        start_method=start_method,
+        live=live,
+        alone=alone,
+    )

@@ -1,0 +1,45 @@
+"""Evidence of deadlocks for ranks that communicate by gloo: the kernel's counters and the ranks' own snapshots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from grader.model import Finished
+from grader.ranks.watch.evidence import Snapshot
+from grader.ranks.watch.quiet import Watch
+from grader.ranks.watch.watched import Watched
+
+
+class GlooEvidence:
+    """One look at the ranks that were live at its beginning. `ranks` are all of the run."""
+
+    def __init__(
+        self, ranks: Sequence[Watched], watch: Watch, ask: Callable[[list[Watched]], Mapping[int, Snapshot]]
+    ) -> None:
+        self._ranks, self._watch, self._ask = ranks, watch, ask
+        self._live = [rank for rank in ranks if rank.live]
+        self._threads = {rank.pid: rank.own for rank in self._live}
+
+    @property
+    def live(self) -> int:
+        return len(self._live)
+
+    @property
+    def failed(self) -> bool:
+        return any(rank.ending and not isinstance(rank.ending, Finished) for rank in self._ranks)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def quiet(self) -> float:
+        return self._watch.quiet_seconds(self._threads)
+
+    def idle(self) -> float:
+        return self._watch.idle_seconds(self._threads)
+
+    def ask(self) -> Mapping[int, Snapshot]:
+        return self._ask(self._live)
+
+    def forget(self) -> None:
+        self._watch.restart()
