@@ -16,7 +16,7 @@ from grader.model.errors import RunError, WatcherKilled, WireError
 from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
 from grader.ranks.watch.parsing import MAX_TEXT
 from grader.records import wire
-from grader.records.structure import REFUSALS, structure, trace_of
+from grader.records.structure import REFUSALS, exactly, structure, trace_of
 
 Live = Callable[[Sequence[LiveRank]], None]
 """Who hears what the ranks of a run do while they stand still."""
@@ -87,10 +87,10 @@ def _record(head: Mapping[str, Any], queue: Iterator[bytes]) -> RankRecord:
                 )
             observations[name] = value
     return RankRecord(
-        rank=head["rank"],
+        rank=exactly(int, head["rank"]),
         ending=ending,
         observations={} if isinstance(ending, Raised) and ending.type == "ForgedReport" else observations,
-        output=head["output"],
+        output=exactly(str, head["output"]),
         device=_device(head.get("device")),
         trace=trace_of(head["trace"]),
     )
