@@ -5,6 +5,7 @@
     meeting     ranks that meet and tell one another something without a process group
     stores      ports, stand-ins for TCPStore, groups that are held
     groups      a default group for some of the ranks, DDP by the device rule
+    machine     a machine with any number of GPUs, staged for one process
     memory      what this process keeps alive, by every instrument
     processes   whether another process waits, or has ended
     files       files to be read: cut off, foreign, with code in them, as if from a GPU

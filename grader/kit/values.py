@@ -42,11 +42,6 @@ def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return copies(model.state_dict())
 
 
-def stacked(states: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Many states as one tensor a name, the first dimension counting the states; {} if there are none."""
-    return {name: torch.stack([state[name] for state in states]) for name in states[0]} if states else {}
-
-
 def number(value: Any) -> float | None:
     """A float, from a number or a tensor with one element; else None."""
     try:
