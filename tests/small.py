@@ -122,6 +122,6 @@ def sum_run(world_size: int, *totals: torch.Tensor | None, ending: Ending | None
 
 def bad_run(*raised: str, message: str = "no") -> Run:
     """A run of the family `bad` whose attempt raised classes of these names."""
-    attempt = {"raised": list(raised), "message": message, "line": 7 if raised else None}
+    attempt = {"raised": list(raised), "message": message, "line": 7 if raised else None, "said": message}
     record = RankRecord(rank=0, ending=Finished(), observations={"refusal": attempt})
     return Run(case=Case(name="bad", world_size=1, probe="bad"), ranks=(record,), seconds=0.1)

@@ -9,7 +9,7 @@ TypedDict that names the keys. Types are exact: True is no int; an int may stand
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 import torch
 from pydantic import InstanceOf, TypeAdapter, ValidationError
@@ -27,7 +27,7 @@ class Attempt(TypedDict):
     raised: list[str]
     message: str
     line: int | None
-    said: NotRequired[str]
+    said: str
 
 
 class WrongKind(Exception):

@@ -23,6 +23,14 @@ def wrapped(rank: Any, model: torch.nn.Module, **options: Any) -> DistributedDat
     return DistributedDataParallel(model, device_ids=ids, **options)
 
 
+def average_gradients(model: torch.nn.Module) -> None:
+    """Replace each gradient by its mean over the default group. A collective call."""
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+
+
 def all_agree(vote: object) -> bool:
     """Whether every rank of the default group votes for it. A collective call."""
     votes = torch.tensor(float(bool(vote)))
