@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import itertools
 import os
+import pkgutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -36,10 +38,13 @@ def preload() -> None:
     import torch.nn.parallel
     import torch.utils.data
 
+    import grader.kit
     import grader.ranks.inside.rank
     import grader.ranks.inside.tracer
-    import grader.ranks.watch.supervisor  # noqa: F401
+    import grader.ranks.watch.supervisor
 
+    for module in pkgutil.iter_modules(grader.kit.__path__):
+        importlib.import_module(f"grader.kit.{module.name}")
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # keeps the collector from copying the preloaded pages in every rank

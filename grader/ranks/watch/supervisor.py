@@ -37,6 +37,8 @@ ANSWER = 1.0
 LAST_READS = 128
 """So often the channel of a rank that has ended is read once more; each time up to 4 MiB."""
 MAX_OBSERVATIONS = wire.MAX_FRAME
+START_SECONDS = 90.0
+"""How long interpreters may take to start and import torch, which they do anew where there is no fork."""
 
 
 class Supervisor:
@@ -64,7 +66,7 @@ class Supervisor:
         self._report()
 
     def _seconds(self) -> float:
-        """Since the run began: the clock of endings and traces. The deadline counts from when the ranks had started."""
+        """Since the run began: the clock of endings and traces. The deadline counts from when the ranks were ready."""
         return time.monotonic() - self.began
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -134,6 +136,7 @@ class Supervisor:
                     rank.observations.append(message.frame)
             case Hello() if not rank.ready:
                 rank.own, rank.device, rank.ready = message.threads, message.device, True
+                self.start = time.monotonic()
             case Answer() if message.request == rank.asked:
                 rank.snapshot = message.snapshot
             case TraceSoFar() if rank.live:
@@ -150,7 +153,7 @@ class Supervisor:
         live = [rank for rank in self.ranks if rank.live]
         if not live:
             return
-        if time.monotonic() - self.start > self.request.deadline:
+        if time.monotonic() - self.start > self._patience():
             self._time_out(live)
         elif found := self._excess(live):
             self._end_excess(live, found)
@@ -158,6 +161,11 @@ class Supervisor:
             self._stop(live)
         elif all(rank.ready for rank in live):
             self._look_for_deadlock()
+
+    def _patience(self) -> float:
+        """Seconds that the ranks have, counted from when the last of them was ready for the student's code: what an
+        interpreter takes to start is not the student's."""
+        return self.request.deadline if all(rank.ready for rank in self.ranks) else START_SECONDS
 
     def _excess(self, live: list[Watched]) -> Excess | None:
         """The limit that was passed, if any."""
