@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,11 @@ def seed_for(seed: int, *place: int | str) -> int:
 def generator(seed: int, *place: int | str) -> torch.Generator:
     """A generator for one place, on the CPU."""
     return torch.Generator().manual_seed(seed_for(seed, *place))
+
+
+def random_for(seed: int, *place: int | str) -> random.Random:
+    """Python's generator for one place."""
+    return random.Random(seed_for(seed, *place))
 
 
 def normal(
