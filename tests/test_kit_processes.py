@@ -1,16 +1,20 @@
-"""Whether other processes wait, or have ended, as probes see it."""
+"""Whether other processes wait, have ended or were left behind, as probes see it; calls that are broken off."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from grader.kit.meeting import wait_until
-from grader.kit.processes import asleep_for, has_ended, waits
+from grader.kit.processes import Activity, WatchedCall, asleep_for, has_ended, left_behind, moved, waits
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
 
 
 @pytest.fixture
@@ -41,3 +45,61 @@ def test_a_process_that_was_killed_has_ended(processes: dict[str, subprocess.Pop
     assert wait_until(lambda: has_ended(sleeper.pid))
     sleeper.wait()
     assert has_ended(sleeper.pid)
+
+
+def test_who_is_left_behind_is_told_by_its_state_and_killed(processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    """A zombie is left behind as well, until its parent has waited for it."""
+    sleeper, computer = processes["sleeps"], processes["computes"]
+    computer.kill()
+    assert wait_until(lambda: has_ended(computer.pid))
+    assert wait_until(asleep_for(5, [sleeper.pid]))
+    assert left_behind([sleeper.pid, computer.pid], seconds=0) == ["sleeping", "zombie"]
+    assert sleeper.wait() == computer.wait() == -9
+    assert left_behind([sleeper.pid, computer.pid]) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ({1: Activity(False, 5.0)}, {1: Activity(False, 5.01)}, False),
+        ({1: Activity(True, 5.0)}, {1: Activity(False, 5.0)}, False),
+        ({1: Activity(True, 5.0)}, {1: Activity(True, 5.0)}, True),
+        ({1: Activity(False, 5.0)}, {1: Activity(False, 5.1)}, True),
+        ({1: Activity(False, 5.0)}, {1: Activity(False, 5.0), 2: Activity(False, 0.0)}, True),
+        ({1: Activity(False, 5.0), 2: Activity(False, 0.0)}, {1: Activity(False, 5.0)}, True),
+    ],
+)
+def test_a_tree_moves(before: dict[int, Activity], now: dict[int, Activity], expected: bool) -> None:
+    """If a process comes or goes, wants a core at both looks, though it may not get it, or uses one."""
+    assert moved(before, now) is expected
+
+
+STUCK = """
+import subprocess, sys, time
+from pathlib import Path
+from grader.kit import processes
+
+def stuck():
+    below = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    below.wait()
+    time.sleep(60)
+
+watch = processes.WatchedCall(__file__, lambda: 3, Path("given_up").touch)
+print(watch.run(stuck), watch.hung, watch.line)
+watch = processes.WatchedCall(__file__, lambda: 3)
+print(watch.run(lambda: "back"), watch.hung, watch.line)
+"""
+
+
+def test_a_call_in_which_nothing_moves_is_broken_off(tmp_path: Path) -> None:
+    """With what it waited for, and the line at which it did; the next call is watched anew."""
+    (tmp_path / "calls.py").write_text(STUCK)
+    command = [sys.executable, "calls.py"]
+    found = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert found.stdout.splitlines() == ["None True 8", "back False None"], found.stderr
+    assert (tmp_path / "given_up").exists()
+
+
+def test_what_a_watched_call_raises_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        WatchedCall(__file__, lambda: 3).run(lambda: 1 / 0)

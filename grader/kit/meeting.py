@@ -18,13 +18,14 @@ class NeverMeet(RuntimeError):
     """Some ranks wait for others that do not come."""
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    """Wait for something that another process does. False if it has not happened after `seconds`."""
+def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE, look: float = LOOK) -> bool:
+    """Wait for something that another process does, looking every `look` seconds. False if it has not happened after
+    `seconds`."""
     until = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > until:
             return False
-        _pause(LOOK)
+        _pause(look)
     return True
 
 

@@ -1,12 +1,30 @@
-"""Other processes: whether one waits, or has ended. Judged by what the system says of them, never by a clock alone."""
+"""Other processes: whether one waits, has ended or was left behind; and calls that are broken off once nothing moves in
+the processes below this one. Judged by what the system says of them, never by a clock alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
+from grader.kit.meeting import wait_until
+
+T = TypeVar("T")
 AWAKE = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+GRACE = 0.5
+"""Seconds that a process may take to be gone."""
+LOOK = 0.25
+"""Seconds between two looks at a tree of processes."""
+WORKED = 0.03
+"""Seconds of a core, used between two looks, that make a process one that moves: an eighth of the time."""
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
 def state(pid: int) -> str:
@@ -37,3 +55,125 @@ def asleep_for(looks: int, pids: Iterable[int]) -> Callable[[], bool]:
         return in_a_row >= looks
 
     return look
+
+
+def left_behind(pids: Iterable[int], seconds: float = GRACE) -> list[str]:
+    """The states of those of these processes, zombies among them, that still exist `seconds` from now. Kills them."""
+
+    def states() -> dict[int, str]:
+        found = {pid: state(pid) for pid in watched}
+        return {pid: word for pid, word in found.items() if word != psutil.STATUS_DEAD}
+
+    watched = set(pids)
+    wait_until(lambda: not states(), seconds, look=0.01)
+    remaining = states()
+    for pid in remaining:
+        kill(pid)
+    return sorted(remaining.values())
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, if it still exists."""
+    with suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+# -- calls that are watched -------------------------------------------------------------------------------------------
+
+
+class Activity(NamedTuple):
+    """What one look sees of a process: whether it wants a core or a disk, and the seconds of a core it has used."""
+
+    awake: bool
+    seconds: float
+
+
+def activity() -> dict[int, Activity]:
+    """Of this process and each one below it that has not ended, by process id."""
+    found, me = {}, psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        with suppress(psutil.Error), process.oneshot():
+            if (status := process.status()) != psutil.STATUS_ZOMBIE:
+                times = process.cpu_times()
+                found[process.pid] = Activity(status in AWAKE, times.user + times.system)
+    return found
+
+
+def moved(before: Mapping[int, Activity], now: Mapping[int, Activity]) -> bool:
+    """Whether a process came or went, wanted a core at both looks, or used one."""
+    if before.keys() != now.keys():
+        return True
+    return any((before[pid].awake and now[pid].awake) or now[pid].seconds - before[pid].seconds > WORKED for pid in now)
+
+
+def is_helper(process: psutil.Process | None) -> bool:
+    """Whether it is multiprocessing's fork server, one forked from that, or its resource tracker."""
+    words = " ".join(process.cmdline()) if process else ""
+    return any(helper in words for helper in HELPERS)
+
+
+def kill_below() -> None:
+    """End all processes below this one but the helpers of multiprocessing, which a later call may need."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if not is_helper(process) or is_helper(process.parent()):
+                process.kill()
+
+
+class BrokenOff(BaseException):
+    """Raised in the main thread to leave a call in which nothing moves any more."""
+
+
+class WatchedCall:
+    """A call in the main thread, broken off once it is stuck: when no process of this one's tree has started, ended,
+    wanted a core or used one for more looks in a row than `patience()`.
+
+    Looks are counted, not seconds: a machine that was paused is not stuck. What is below this process is killed then,
+    after `give_up` was called. `hung` tells whether it came to that, and `line` where in `file` the call waited.
+    """
+
+    def __init__(self, file: str, patience: Callable[[], int], give_up: Callable[[], object] = lambda: None) -> None:
+        self.hung = False
+        self.line: int | None = None
+        self._file, self._patience, self._give_up = file, patience, give_up
+        self._over = threading.Event()
+
+    def run(self, function: Callable[[], T]) -> T | None:
+        """What the call gives back; None if it was broken off."""
+        result = None
+        signal.signal(signal.SIGALRM, self._leave)
+        watcher = threading.Thread(target=self._watch, daemon=True)
+        watcher.start()
+        try:
+            result = function()
+            self._over.set()
+        except BrokenOff:
+            pass
+        finally:
+            self._over.set()
+            watcher.join()
+        return result
+
+    def _leave(self, *_: object) -> None:
+        if not self._over.is_set():
+            raise BrokenOff
+
+    def _watch(self) -> None:
+        main = threading.main_thread().ident or 0
+        before, quiet = activity(), 0
+        while not self._over.wait(LOOK):
+            now = activity()
+            quiet = 0 if moved(before, now) else quiet + 1
+            before = now
+            if quiet > self._patience():
+                self.line = self.line or _line_in(self._file, main)
+                self.hung = True
+                self._give_up()
+                kill_below()
+                signal.pthread_kill(main, signal.SIGALRM)
+
+
+def _line_in(file: str, thread: int) -> int | None:
+    """The line of a file at which a thread is, in the innermost of the file's functions."""
+    frames: Iterable[tuple[Any, int]] = traceback.walk_stack(sys._current_frames().get(thread))
+    return next((line for frame, line in frames if frame.f_code.co_filename == file), None)
