@@ -1,7 +1,8 @@
 """Launches functions through the student's launcher and records what came of each launch.
 
 The probe runs in the caller's process. The functions of the first half run in the processes that the student's code
-starts, so importing this file must stay cheap: torch is imported where it is used.
+starts, so importing this file must stay cheap: torch, and parts of the kit that take long, are imported where they are
+used.
 """
 
 from __future__ import annotations
@@ -10,31 +11,27 @@ import hashlib
 import importlib.util
 import os
 import signal
-import socket
-import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterable
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-CALLER: list[int] = []
+from grader.kit.meeting import wait_until
+
+CALLER = []
 """The caller's process id, once it runs. A process that finds it here is the caller itself or a bare fork of it."""
 
-LOOK = 0.25
-"""Seconds between two looks at a launch."""
 PATIENCE, NO_PATIENCE = 28, 8
 """Looks in a row without any movement that make a launch stuck, at first, and once a launch has been stuck."""
-STUBBORN_PATIENCE = 180
-"""The same after a SIGTERM that a rank has ignored: mp.spawn waits 30 s before it kills."""
+STUBBORN_PATIENCE = 136
+"""The same, some 34 s, after a SIGTERM that a rank has ignored: mp.spawn waits 30 s before it kills."""
+ASLEEP = 5
+"""Looks in a row, 10 ms apart, that make a process one that waits."""
 
 
 # -- what the started processes run ---------------------------------------------------------------------------------
 
 
-def enter(folder: str, rank: int) -> Path:
+def enter(folder, rank):
     """Leaves this process's id in the launch's folder. The caller itself may not go on: it must not block or die."""
     if os.getpid() in CALLER:
         raise RuntimeError("fn was called in the caller's own process")
@@ -45,34 +42,48 @@ def enter(folder: str, rank: int) -> Path:
     return path
 
 
-def wait_for(path: Path, seconds: float = float("inf")) -> bool:
-    """Waits until a file is there; False after `seconds`. Raises once the grader has given the launch up."""
-    end = time.monotonic() + seconds
-    while not path.exists():
-        if (path.parent / "over").exists():
+def wait_for(path, seconds=float("inf")):
+    """Waits until a file is there, or for so long. Raises once the grader has given the launch up. Looks less and less
+    often: on a busy machine a process that looks often always wants a core, so the launch would never count as stuck.
+    """
+    over, began = path.parent / "over", time.monotonic()
+    while not path.exists() and (waited := time.monotonic() - began) < seconds:
+        if over.exists():
             raise TimeoutError("the grader has ended this launch")
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+        time.sleep(min(0.01 + waited / 20, 1.0))
 
 
-def wait_for_all(folder: Path, world_size: int) -> None:
+def stay():
+    """Waits for ever, and wants no core meanwhile."""
+    while True:
+        time.sleep(3600)
+
+
+def wait_for_all(folder, world_size):
     for rank in range(world_size):
         wait_for(folder / f"started-{rank}")
 
 
-def outlast(folder: Path, rank: int, ticks: int) -> None:
-    """Waits until the process of a rank has gone, for `ticks` of 20 ms at most: a pool may keep it alive."""
-    import psutil
-
-    for _ in range(ticks):
-        with suppress(psutil.Error):
-            if psutil.Process(int((folder / f"started-{rank}").read_text())).status() != psutil.STATUS_ZOMBIE:
-                time.sleep(0.02)
+def process_of(folder, rank):
+    return int((folder / f"started-{rank}").read_text())
 
 
-def report(rank: int, world_size: int, *args: Any) -> dict[str, Any]:
+def outlast(folder, rank):
+    """Waits until the process of a rank has gone or waits for something: a pool may keep it alive."""
+    from grader.kit.processes import asleep_for, has_ended
+
+    pid = process_of(folder, rank)
+    idle = asleep_for(ASLEEP, [pid])
+    wait_until(lambda: has_ended(pid) or idle(), look=0.01)
+
+
+def pause(seconds):
+    """Not one long sleep: on a busy machine the pause grows with the load."""
+    for _ in range(round(seconds / 0.02)):
+        time.sleep(0.02)
+
+
+def report(rank, world_size, *args):
     """What this process was handed. The highest rank ends first, each other one after its right neighbour."""
     here = {
         "rank": rank, "world_size": world_size, "pid": os.getpid(), "forked": bool(CALLER),
@@ -84,35 +95,35 @@ def report(rank: int, world_size: int, *args: Any) -> dict[str, Any]:
         folder = enter(folders[0], rank)
         if 0 <= rank < world_size - 1:
             wait_for(folder / f"done-{rank + 1}")
-            outlast(folder, rank + 1, ticks=15)
+            outlast(folder, rank + 1)
         (folder / f"done-{rank}").touch()
     return here
 
 
-def join_and_sum(rank: int, world_size: int, folder: str, seed: int) -> dict[str, Any]:
+def join_and_sum(rank, world_size, folder, seed):
     """Meets the others by MASTER_ADDR and MASTER_PORT, and computes with two threads."""
-    import torch
     import torch.distributed as dist
 
     enter(folder, rank)
     port = os.environ.get("MASTER_PORT")
     if CALLER:  # a fork of a caller with threads would hang in what follows
-        return {"forked": bool(CALLER), "port": port, "sum": None}
+        return {"forked": True, "port": port, "sum": None}
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     total = contribution(seed, rank)
     dist.all_reduce(total)
     use_threads()
     dist.destroy_process_group()
-    return {"forked": bool(CALLER), "port": port, "sum": total.tolist()}
+    return {"forked": False, "port": port, "sum": total.tolist()}
 
 
-def contribution(seed: int, rank: int) -> Any:
-    import torch
+def contribution(seed, rank):
+    """What a rank adds to the sum: float64 of shape (4,)."""
+    from grader.kit import values
 
-    return torch.rand(4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed + rank))
+    return values.normal((4,), seed, "contribution", rank)
 
 
-def use_threads() -> None:
+def use_threads():
     """A product on two of torch's threads, a backward on autograd's, and a CUDA context where there is a GPU."""
     import torch
 
@@ -124,16 +135,18 @@ def use_threads() -> None:
     torch.set_num_threads(1)
 
 
-def give(rank: int, world_size: int, folder: str, seed: int) -> Any:
+def give(rank, world_size, folder, seed):
     enter(folder, rank)
     return assortment(seed) if rank == 0 else None
 
 
-def assortment(seed: int) -> list[Any]:
+def assortment(seed):
     """Results of all sorts, some larger than any pipe."""
     import torch
 
-    make = torch.Generator().manual_seed(seed)
+    from grader.kit import values
+
+    make = values.generator(seed, "assortment")
     layer = torch.nn.Linear(3, 2, bias=False, dtype=torch.float64)
     torch.nn.init.uniform_(layer.weight, generator=make)
     large = torch.rand(2_000_000, dtype=torch.float64, generator=make)
@@ -141,19 +154,19 @@ def assortment(seed: int) -> list[Any]:
     return [large, b"result" * 500_000, (None, {"nested": (1, 2.5)}), leaf, torch.nn.Sequential(layer)]
 
 
-class Meeting:
+class Encounter:
     """An argument that waits, when it is pickled, for the other launch to be as far; for two seconds at most."""
 
-    def __init__(self, mine: Path, other: Path) -> None:
+    def __init__(self, mine, other):
         self.mine, self.other = mine, other
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         (self.mine / "pickling").touch()
         wait_for(self.other / "pickling", 2.0)
         return str, ("met",)
 
 
-def meet(rank: int, world_size: int, mine: str, other: str, other_size: int, meeting: object, token: str) -> Any:
+def meet(rank, world_size, mine, other, other_size, encounter, token):
     """Is in a group of its own while the other launch is in another one."""
     import torch
     import torch.distributed as dist
@@ -170,7 +183,7 @@ def meet(rank: int, world_size: int, mine: str, other: str, other_size: int, mee
     return {"token": token, "rank": rank, "port": os.environ["MASTER_PORT"], "sum": total.item()}
 
 
-def fail_first(rank: int, world_size: int, folder: str, first: str, later: str) -> int:
+def fail_first(rank, world_size, folder, first, later):
     """Rank 2 raises; rank 0 raises well after its death; rank 1 is fine."""
     here = enter(folder, rank)
     if rank == 2:
@@ -179,20 +192,21 @@ def fail_first(rank: int, world_size: int, folder: str, first: str, later: str) 
         raise KeyError(first)
     if rank == 0:
         wait_for(here / "failed")
-        outlast(here, 2, ticks=50)
-        for _ in range(100):  # not one long sleep: on a busy machine the pause grows with the load
-            time.sleep(0.02)
+        outlast(here, 2)
+        pause(2.0)
         raise RuntimeError(later)
     return rank
 
 
-def fail_beside_collective(rank: int, world_size: int, folder: str, message: str) -> None:
+def fail_beside_collective(rank, world_size, folder, message):
     """Ranks 0 and 1 sit in gloo for ever, in a group of their own; then rank 2 raises."""
     here = enter(folder, rank)
     if rank == 2:
+        from grader.kit.processes import asleep_for
+
         for peer in (0, 1):
             wait_for(here / f"sitting-{peer}")
-        time.sleep(0.2)
+        wait_until(asleep_for(ASLEEP, [process_of(here, 0), process_of(here, 1)]), look=0.01)
         raise ArithmeticError(message)
     import torch
     import torch.distributed as dist
@@ -202,76 +216,83 @@ def fail_beside_collective(rank: int, world_size: int, folder: str, message: str
     dist.recv(torch.zeros(1), 1) if rank == 0 else dist.all_reduce(torch.zeros(1))
 
 
-def fail_beside_stubborn(rank: int, world_size: int, folder: str, message: str) -> None:
+def fail_beside_stubborn(rank, world_size, folder, message):
     """Rank 0 takes note of SIGTERM and stays; then rank 1 raises."""
     here = enter(folder, rank)
     if rank == 0:
         signal.signal(signal.SIGTERM, lambda *_: (here / "asked").touch())
         (here / "ready").touch()
-        wait_for(here / "never")
+        stay()
     wait_for(here / "ready")
     raise LookupError(message)
 
 
-class Stall:
-    """A result that takes its time: when the caller loads it, it waits for rank 1 to go, 3 s at most."""
+class Deadly:
+    """A result in whose loading rank 1 is killed, as soon as it can send no more: nobody reads meanwhile."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
 
-    def __reduce__(self) -> Any:
-        return stall, (self.folder,)
+    def __reduce__(self):
+        return kill_sender, (self.folder,)
 
 
-def stall(folder: Path) -> None:
+def kill_sender(folder):
+    """Runs in the caller. Where there is no pipe to be full, rank 1 has ended or idles, its whole result delivered."""
+    from grader.kit.processes import has_ended, kill
+
     (folder / "loading").touch()
-    outlast(folder, 1, ticks=150)
+    wait_until((folder / "sending").exists, 3.0, look=0.01)
+    outlast(folder, 1)
+    kill(process_of(folder, 1))
+    wait_until(lambda: has_ended(process_of(folder, 1)), 3.0, look=0.01)
 
 
 class Torn:
     """A large result of a rank that is killed while the caller is busy loading another one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         wait_for(self.folder / "loading", 2.0)
-        threading.Thread(target=kill_soon, daemon=True).start()
+        (self.folder / "sending").touch()
         return bytes, (b"x" * 8_000_000,)
 
 
-def kill_soon() -> None:
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def tear(rank: int, world_size: int, folder: str) -> Any:
+def tear(rank, world_size, folder):
     """Rank 1 is killed with half of its result in the pipe, if there is a pipe."""
     here = enter(folder, rank)
     wait_for_all(here, world_size)
-    return Torn(here) if rank == 1 else Stall(here)
+    return Torn(here) if rank == 1 else Deadly(here)
 
 
-def linger(rank: int, world_size: int, folder: str) -> int:
-    """The process lives for a second longer than the function: a thread of its own is at work."""
-    here = enter(folder, rank)
-    threading.Thread(target=wait_for, args=(here / "never", 1.0)).start()
+def linger(rank, world_size, folder):
+    """The process lives on after the function: a thread of its own is at work. Whoever waits for its end has it soon,
+    and whoever does not, finds it there."""
+    threading.Thread(target=live_on, args=(enter(folder, rank),)).start()
     return rank
+
+
+def live_on(folder):
+    pause(0.4)
+    if (folder / "returned").exists():
+        stay()
 
 
 class Unpicklable(Exception):
     """Can be pickled and not be loaded again, as exceptions with arguments of their own often are."""
 
-    def __init__(self, code: int, detail: str) -> None:
+    def __init__(self, code, detail):
         super().__init__(f"code {code}: {detail}")
 
 
-def end(rank: int, world_size: int, folder: str, how: str, detail: str = "") -> Any:
+def end(rank, world_size, folder, how, detail=""):
     """The last rank ends without a result; the others wait for ever."""
     here = enter(folder, rank)
     wait_for_all(here, world_size)
     if rank < world_size - 1:
-        wait_for(here / "never")
+        stay()
     if how == "signal":
         os.kill(os.getpid(), signal.SIGKILL)
     if how.startswith("exit"):
@@ -281,9 +302,11 @@ def end(rank: int, world_size: int, folder: str, how: str, detail: str = "") -> 
     return lambda: None
 
 
-def train_digits(rank: int, world_size: int, folder: str, trainer: str, data: Any, seed: int) -> Any:
+def train_digits(rank, world_size, folder, trainer, data, seed):
     """Exercise 03's function, or a stand-in for those who have not written it yet."""
     import torch
+
+    from grader.kit.stores import held_groups
 
     enter(folder, rank)
     torch.set_num_threads(1)
@@ -296,24 +319,7 @@ def train_digits(rank: int, world_size: int, folder: str, trainer: str, data: An
         return train_ddp.train_ddp(rank, world_size, digits_model, data, 15, batch_size=32, lr=0.2)
 
 
-@contextmanager
-def held_groups() -> Any:
-    """Keeps each default group alive until the student's function has returned: in torch 2.13 a DDP model that is
-    the last owner of a destroyed group can deadlock."""
-    import torch.distributed as dist
-
-    original, held = dist.init_process_group, []
-
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
-        held.append(dist.distributed_c10d._get_default_group())
-
-    dist.init_process_group = dist.distributed_c10d.init_process_group = init_process_group
-    yield
-    dist.init_process_group = dist.distributed_c10d.init_process_group = original
-
-
-def train_softmax(rank: int, world_size: int, data: Any, steps: int = 100) -> Any:
+def train_softmax(rank, world_size, data, steps=100):
     """Softmax regression on whole batches; the sum of the gradients is one all-reduce a step."""
     import torch
     import torch.distributed as dist
@@ -337,8 +343,8 @@ def train_softmax(rank: int, world_size: int, data: Any, steps: int = 100) -> An
 # -- what the caller does -------------------------------------------------------------------------------------------
 
 
-def launches(rank: Any) -> None:
-    """Launches that should succeed."""
+def launches(rank):
+    """All launches, in one process, so that what a launcher keeps warm, such as a fork server, is started once."""
     show = Launcher(rank)
     show.launch("one", 1, report, "folder")
     show.launch("three", 3, report, "folder", 7, ["x", None], {"rate": 0.5})
@@ -348,52 +354,64 @@ def launches(rank: Any) -> None:
     show.launch("negative", -1, report, "folder")
     show.launch("assorted", 2, give, "folder", rank.seed)
     show.launch("lingering", 2, linger, "folder")
+    train(show)  # before the caller uses threads: what a bare fork does to them is the next launch's matter
     use_threads()
-    with taken_port() as port:
-        show.launch("joined", 2, join_and_sum, "folder", rank.seed)
-        rank.record("taken", port)
+    join(show)
     show.both()
+    fail(show)
 
 
-def failures(rank: Any) -> None:
-    """Launches that should fail."""
-    show = Launcher(rank)
-    show.launch("first", 3, fail_first, "folder", *messages(rank.seed)[:2])
-    show.launch("collective", 3, fail_beside_collective, "folder", messages(rank.seed)[2])
-    show.launch("stubborn", 2, fail_beside_stubborn, "folder", messages(rank.seed)[3])
-    show.launch("exit 3", 2, end, "folder", "exit 3")
-    show.launch("exit 0", 1, end, "folder", "exit 0")
-    show.launch("signal", 1, end, "folder", "signal")
-    show.launch("error", 1, end, "folder", "error", messages(rank.seed)[4])
-    show.launch("lambda", 1, end, "folder", "lambda")
-    show.launch("torn", 2, tear, "folder")
-
-
-def digits(rank: Any) -> None:
+def train(show):
     """The whole of Part 1: training on handwritten digits through the student's launcher."""
     from torch.utils.data import TensorDataset
 
-    show = Launcher(rank)
-    data = TensorDataset(*digits_rows(rank.seed)[:2])
+    from grader.kit import values
+
+    data = TensorDataset(*digits_rows(show.rank.seed)[:2])
     chosen = "train_ddp" if importlib.util.find_spec("train_ddp") else "softmax"
-    models = show.launch("digits", 2, train_digits, "folder", chosen, data, rank.seed)
-    rank.record("trainer", chosen)
-    states = [model.state_dict() for model in models or [] if hasattr(model, "state_dict")]
-    rank.record("states", [{key: value.detach().cpu().clone() for key, value in state.items()} for state in states])
+    models = show.launch("digits", 2, train_digits, "folder", chosen, data, show.rank.seed)
+    show.rank.record("trainer", chosen)
+    show.rank.record("states", [values.state(model) for model in models or [] if hasattr(model, "state_dict")])
 
 
-def messages(seed: int) -> list[str]:
+def join(show):
+    """The caller's environment names a port on which somebody else listens already."""
+    from grader.kit.stores import taken_port
+
+    with taken_port() as port:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        show.launch("joined", 2, join_and_sum, "folder", show.rank.seed)
+        show.rank.record("taken", str(port))
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
+
+
+def fail(show):
+    """Launches that should fail; last the one for which a launcher may need the longest."""
+    told = messages(show.rank.seed)
+    show.launch("first", 3, fail_first, "folder", told[0], told[1])
+    show.launch("collective", 3, fail_beside_collective, "folder", told[2])
+    show.launch("exit 3", 2, end, "folder", "exit 3")
+    show.launch("exit 0", 1, end, "folder", "exit 0")
+    show.launch("signal", 1, end, "folder", "signal")
+    show.launch("error", 1, end, "folder", "error", told[4])
+    show.launch("lambda", 1, end, "folder", "lambda")
+    show.launch("torn", 2, tear, "folder")
+    show.launch("stubborn", 2, fail_beside_stubborn, "folder", told[3])
+
+
+def messages(seed):
     """Five messages that nobody can know beforehand."""
     return [f"fault {hashlib.sha256(f'{seed}/{number}'.encode()).hexdigest()[:12]}" for number in range(5)]
 
 
-def digits_model() -> Any:
+def digits_model():
     import torch
 
     return torch.nn.Sequential(torch.nn.Linear(64, 10))
 
 
-def digits_rows(seed: int) -> list[Any]:
+def digits_rows(seed):
     """Training inputs and targets, then 360 held-out ones, standardised by the training rows' mean and deviation.
 
     Reads the file behind sklearn.datasets.load_digits, without the second that importing scikit-learn takes.
@@ -401,110 +419,111 @@ def digits_rows(seed: int) -> list[Any]:
     import numpy
     import torch
 
-    home = Path(importlib.util.find_spec("sklearn").submodule_search_locations[0])  # type: ignore[union-attr, index]
+    from grader.kit import values
+
+    home = Path(importlib.util.find_spec("sklearn").submodule_search_locations[0])
     table = torch.from_numpy(numpy.loadtxt(home / "datasets" / "data" / "digits.csv.gz", delimiter=","))
-    table = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))]
+    table = table[torch.randperm(len(table), generator=values.generator(seed, "rows"))]
     inputs, targets = table[:, :-1].float(), table[:, -1].long()
     scale = inputs[360:].std(0).clamp(min=1.0)  # pixels go from 0 to 16, and some hardly ever change
     inputs = (inputs - inputs[360:].mean(0)) / scale
     return [inputs[360:], targets[360:], inputs[:360], targets[:360]]
 
 
-@contextmanager
-def taken_port() -> Any:
-    """The caller's environment names a port on which somebody else listens already."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-        yield port
-        for name in ("MASTER_ADDR", "MASTER_PORT"):
-            os.environ.pop(name, None)
-
-
 class Launcher:
     """Calls the student's launcher under watch, and records each launch under its name."""
 
-    def __init__(self, rank: Any) -> None:
+    def __init__(self, rank):
         CALLER[:] = [os.getpid()]
         self.rank, self.stuck = rank, False
         self.student = rank.student.launch_distributed
         rank.record("caller", os.getpid())
 
-    def folder(self, name: str) -> Path:
+    def folder(self, name):
         path = self.rank.scratch / name.replace(" ", "")
         path.mkdir()
         return path
 
-    def launch(self, name: str, world_size: int, fn: Callable[..., Any], *args: Any) -> Any:
-        """The launch's value; in `args`, "folder" stands for its folder."""
+    def launch(self, name, world_size, fn, *args):
+        """The launch's value if it is a list; in `args`, "folder" stands for its folder."""
         folder = self.folder(name)
         args = tuple(str(folder) if isinstance(arg, str) and arg == "folder" else arg for arg in args)
-        return self.watched(name, [folder], lambda: outcome(self.student, world_size, fn, *args))
+        [attempt], seen = self.watched([folder], lambda: [self.attempt(world_size, fn, *args)])
+        self.rank.record(name, {**attempt.described(), **seen, **returned(attempt)})
+        return attempt.value if isinstance(attempt.value, list) else None
 
-    def both(self) -> None:
+    def both(self):
         """Two launches at the same time, from two threads."""
         folders, sizes = [self.folder("left"), self.folder("right")], [2, 1]
-        found: list[dict[str, Any]] = [{}, {}]
+        attempts = [self.nothing(), self.nothing()]
 
-        def one(mine: int) -> None:
+        def one(mine):
             other = 1 - mine
-            meeting = Meeting(folders[mine], folders[other])
-            args = (str(folders[mine]), str(folders[other]), sizes[other], meeting, messages(self.rank.seed)[mine])
-            found[mine] = outcome(self.student, sizes[mine], meet, *args)
+            encounter, token = Encounter(folders[mine], folders[other]), messages(self.rank.seed)[mine]
+            args = (str(folders[mine]), str(folders[other]), sizes[other], encounter, token)
+            attempts[mine] = self.attempt(sizes[mine], meet, *args)
 
-        def run() -> dict[str, Any]:
+        def run():
             threads = [threading.Thread(target=one, args=(mine,), daemon=True) for mine in (0, 1)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            return {"both": [dict(item, value=describe(item["value"])) for item in found], "value": None}
+            return attempts
 
-        self.watched("at once", folders, run)
+        _, seen = self.watched(folders, run)
+        found = [{**attempt.described(), **returned(attempt)} for attempt in attempts]
+        self.rank.record("at once", {**seen, "both": found})
 
-    def watched(self, name: str, folders: list[Path], call: Callable[[], dict[str, Any]]) -> Any:
-        watch = Watch(self.rank.student.__file__, folders, NO_PATIENCE if self.stuck else PATIENCE)
-        found = watch.run_here(call)
-        self.stuck = self.stuck or found["hung"]
-        value = found.pop("value", None)
-        kind = type(value).__name__
-        seen = {"results": describe(value), "type": kind, "left": left_behind(folders), "started": started(folders)}
-        self.rank.record(name, {**found, **seen})
-        return value if kind == "list" else None
+    def attempt(self, *args):
+        return self.rank.attempt(catchable, self.student, *args)
+
+    def nothing(self):
+        """What stands for a launch that never came back."""
+        return self.rank.attempt(lambda: None)
+
+    def watched(self, folders, call):
+        """What came of calling the launcher, and what was seen beside it."""
+        from grader.kit.processes import WatchedCall, left_behind
+
+        def patience():
+            asked = any((folder / "asked").exists() for folder in folders)
+            return NO_PATIENCE if watch.hung else STUBBORN_PATIENCE if asked else first_patience
+
+        def give_up():
+            for folder in folders:
+                (folder / "over").touch()
+
+        first_patience = NO_PATIENCE if self.stuck else PATIENCE
+        watch = WatchedCall(self.rank.student.__file__, patience, give_up)
+        attempts = watch.run(call) or [self.nothing()]
+        for folder in folders:
+            (folder / "returned").touch()
+        self.stuck = self.stuck or watch.hung
+        started = [int(note.read_text()) for folder in folders for note in sorted(folder.glob("started-*"))]
+        left = left_behind(set(started) - {os.getpid()})
+        seen = {"hung": watch.hung, "waited_at": watch.line, "left": left, "started": started}
+        return attempts, seen
 
 
-def outcome(function: Callable[..., Any], *args: Any) -> dict[str, Any]:
-    """What came of a call: `value`, or `raised` (class names upwards), all the `text` that the error carries, and the
-    `line` of the student's file that it passed last."""
+def catchable(function, *args):
+    """Calls it; what is no Exception, such as SystemExit, would end the probe."""
+    from grader.kit.processes import BrokenOff
+
     try:
-        return {"value": function(*args), "raised": [], "text": ""}
-    except Stuck:
+        return function(*args)
+    except (Exception, BrokenOff):
         raise
     except BaseException as error:
-        names = [kind.__name__ for kind in type(error).__mro__]
-        line = line_in(sys.modules[function.__module__].__file__ or "", traceback.walk_tb(error.__traceback__))
-        return {"value": None, "raised": names, "text": text_of(error)[-20000:], "line": line}
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
-def line_in(file: str, frames: Iterable[tuple[Any, int]]) -> int | None:
-    """The line of the last of some frames that belongs to a file."""
-    return next((line for frame, line in reversed(list(frames)) if frame.f_code.co_filename == file), None)
+def returned(attempt):
+    """What a launch gave back."""
+    return {"type": type(attempt.value).__name__, "results": describe(attempt.value)}
 
 
-def text_of(error: BaseException | None, depth: int = 0) -> str:
-    """The error's message, with its notes, its causes and its members."""
-    if error is None or depth > 8:
-        return ""
-    more = [*getattr(error, "__notes__", []), *error.args]
-    chain = [error.__cause__ or error.__context__, *getattr(error, "exceptions", [])]
-    return "\n".join(
-        [f"{type(error).__name__}: {error}", *map(str, more), *(text_of(link, depth + 1) for link in chain)]
-    )
-
-
-def describe(value: Any) -> Any:
+def describe(value):
     """A value in words that may cross to the judge; large ones as a digest."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -523,120 +542,3 @@ def describe(value: Any) -> Any:
         shape = [str(value.dtype), *value.shape, value.requires_grad]
         return {"tensor": shape, "digest": hashlib.sha256(content).hexdigest()}
     return {"object": type(value).__name__}
-
-
-def started(folders: list[Path]) -> list[int]:
-    """The process ids that ranks have left."""
-    return [int(note.read_text()) for folder in folders for note in sorted(folder.glob("started-*"))]
-
-
-def left_behind(folders: list[Path]) -> list[str]:
-    """The states of rank processes that still exist half a second after the launch has come back. Ends them."""
-    import psutil
-
-    def states() -> dict[int, str]:
-        found = {}
-        for pid in set(started(folders)) - {os.getpid()}:
-            with suppress(psutil.Error):
-                found[pid] = psutil.Process(pid).status()
-        return found
-
-    end = time.monotonic() + 0.5
-    while states() and time.monotonic() < end:
-        time.sleep(0.02)
-    remaining = states()
-    for pid in remaining:
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-    return sorted(remaining.values())
-
-
-class Stuck(BaseException):
-    """Raised in the caller to leave a launch in which nothing moves any more."""
-
-
-class Watch(threading.Thread):
-    """Looks after a call that runs in the main thread, and breaks it once it is stuck.
-
-    Stuck is a matter of evidence: no process of the tree has started, ended, waited for a core or used one.
-    """
-
-    def __init__(self, file: str, folders: list[Path], patience: int) -> None:
-        super().__init__(daemon=True)
-        self.file, self.folders, self.limit = file, folders, patience
-        self.over = threading.Event()
-        self.hung = False
-        self.line: int | None = None
-
-    def run_here(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {"raised": [], "text": "", "line": None}
-        signal.signal(signal.SIGALRM, self.leave)
-        self.start()
-        with suppress(Stuck):
-            found = call()
-            self.over.set()
-        self.over.set()
-        self.join()
-        return {**found, "hung": self.hung, "line": self.line or found.get("line")}
-
-    def leave(self, *_: Any) -> None:
-        if not self.over.is_set():
-            raise Stuck
-
-    def run(self) -> None:
-        before, quiet = self.look(), 0
-        while not self.over.wait(LOOK):  # looks are counted, not seconds: a machine that was paused is not stuck
-            now = self.look()
-            quiet = 0 if moved(before, now) else quiet + 1
-            before = now
-            if quiet > self.patience():
-                self.line = self.line or self.where()
-                self.hung, self.limit = True, NO_PATIENCE
-                self.end_all()
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
-
-    def where(self) -> int | None:
-        """The line of the student's file at which the main thread waits."""
-        frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        return line_in(self.file, reversed(list(traceback.walk_stack(frame))))
-
-    def patience(self) -> int:
-        asked = any((folder / "asked").exists() for folder in self.folders)
-        return STUBBORN_PATIENCE if asked and not self.hung else self.limit
-
-    def look(self) -> dict[int, tuple[bool, float]]:
-        """For the caller and each process below it: does it want a core, and how many seconds has it used?"""
-        import psutil
-
-        found, me = {}, psutil.Process()
-        for process in [me, *me.children(recursive=True)]:
-            with suppress(psutil.Error), process.oneshot():
-                if (status := process.status()) != psutil.STATUS_ZOMBIE:
-                    times = process.cpu_times()
-                    busy = status in (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
-                    found[process.pid] = busy, times.user + times.system
-        return found
-
-    def end_all(self) -> None:
-        """Ends the ranks; a helper of the standard library may stay, for the next launch needs it."""
-        import psutil
-
-        for folder in self.folders:
-            (folder / "over").touch()
-        for process in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error):
-                if not helper(process) or helper(process.parent()):
-                    process.kill()
-
-
-def helper(process: Any) -> bool:
-    """True for the fork server, what it has forked, and the resource tracker."""
-    words = " ".join(process.cmdline())
-    return "multiprocessing.forkserver" in words or "multiprocessing.resource_tracker" in words
-
-
-def moved(before: dict[int, tuple[bool, float]], now: dict[int, tuple[bool, float]]) -> bool:
-    """True if a process came or went, wanted a core at both looks, or used one for an eighth of the time."""
-    if before.keys() != now.keys():
-        return True
-    return any((before[pid][0] and now[pid][0]) or now[pid][1] - before[pid][1] > 0.03 for pid in now)
