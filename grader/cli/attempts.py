@@ -7,11 +7,10 @@ from pathlib import Path
 
 from grader import submission
 from grader.cli import clock, console
-from grader.cli.common import need_torch
 from grader.cli.ending import terminable
 from grader.cli.telling import Told
 from grader.grading import flow
-from grader.grading.request import Machine, Request
+from grader.grading.request import Machine, Request, need_torch
 from grader.model import Exercise, Report
 from grader.model.errors import GraderError
 from grader.practice import history

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -14,18 +13,9 @@ from grader import catalog
 from grader.cli import console
 from grader.cli.ending import FAULT, PASSED
 from grader.model import Exercise
-from grader.model.errors import RunError, UsageError
+from grader.model.errors import UsageError
 from grader.practice.overview import Entry
 from grader.practice.store import FILE, Store, is_off, place
-
-
-def need_torch() -> None:
-    """Raises RunError where torch is missing; it is not imported."""
-    if importlib.util.find_spec("torch") is None:
-        raise RunError(
-            "PyTorch is not installed here. `make grade` creates an environment that has it; "
-            "in an environment of your own: pip install 'torch>=2.11,<2.15'."
-        )
 
 
 def exercise_called(text: str) -> tuple[Exercise, Path]:

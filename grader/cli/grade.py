@@ -1,97 +1,15 @@
-"""`grade`: one exercise, several, or an assignment."""
+"""`grade`: one exercise, several, or an assignment. Reads the options, lets the ranks' host start, and hands over."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
-from grader import catalog, files
-from grader.catalog.assignment import moment
-from grader.cli import console, options, outputs
-from grader.cli.common import need_torch, tell_faults
-from grader.cli.console import say
-from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED, terminable
+from grader.cli import options, outputs
 from grader.cli.options import file_path
-from grader.cli.outputs import Outputs
-from grader.cli.telling import Told
-from grader.grading import assignment
-from grader.grading.assignment import Graded, Plan
-from grader.grading.observe import Listener
-from grader.grading.request import Machine, Request
-from grader.model import Entry, Report
-from grader.model.assignment import Part
-from grader.model.errors import UsageError
-from grader.practice import overview
-from grader.records import recording
-
-CODES = {"passed": PASSED, "failed": FAILED, "error": FAULT}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What `grade` was asked to do, beside the exercises' names."""
-
-    submission: Path | None
-    device: str
-    seed: int | None
-    start_method: str
-    sandbox: str
-    deadline: float | None
-    journal: Path | None
-    trace: Path | None
-    save_runs: Path | None
-    from_runs: Path | None
-    color: bool | None
-    plain: bool
-    outputs: Outputs
-    assignment: Path | None
-    checks: Path | None
-    submitted_at: datetime | None
-    due: datetime | None
-    rank_user: str | None
-
-    @property
-    def machine(self) -> Machine:
-        return Machine(
-            device=self.device, sandbox=self.sandbox, start_method=self.start_method, rank_user=self.rank_user
-        )
-
-    def request(self, root: Path, checks: Path | None) -> Request:
-        """The request that every exercise has in common. Runs are saved by this module, after the page."""
-        return Request(
-            exercise="",
-            root=root,
-            submission=self.submission,
-            seed=self.seed,
-            deadline=self.deadline,
-            trace=self.trace is not None or self.outputs.html is not None,
-            journal=self.journal,
-            from_runs=self.from_runs,
-            checks=checks,
-        )
-
-    @property
-    def style(self) -> console.Style:
-        return console.style(False if self.plain else self.color)
-
-    def check(self, plan: Plan) -> None:
-        """What cannot be meant, and files that cannot be read or written. Raises UsageError."""
-        for option in ("trace", "journal", "save_runs", "from_runs"):
-            if getattr(self, option) and len(plan.parts) != 1:
-                raise UsageError(f"--{option.replace('_', '-')} goes with one exercise, not with {len(plan.parts)}.")
-        if plan.assigned and self.submission and not self.submission.is_dir():
-            raise UsageError(f"There is no folder {self.submission}; an assignment is handed in as a folder.")
-        if self.submission and len(plan.parts) > 1 and not self.submission.is_dir():
-            raise UsageError(f"--submission {self.submission} is one file; name the one exercise that it belongs to.")
-        for path in filter(None, (self.trace, self.save_runs)):
-            files.check_writable(path)
-        self.outputs.check()
+from grader.grading.request import Machine
 
 
 @click.command("grade")
@@ -117,134 +35,10 @@ class Options:
 @click.option("--plain", is_flag=True, help="No colour and no spinner.")
 def command(ex: tuple[str, ...], **chosen: Any) -> int:
     """Grade exercise EX (03, 3, train_ddp), or without EX all that you have begun."""
-    for name in ("submitted_at", "due"):
-        chosen[name] = _moment(name, chosen[name])
-    asked = Options(outputs=Outputs.taken(chosen, chosen["submitted_at"]), **chosen)
-    plan, code = planned(ex, asked, catalog.repository_root())
-    asked.check(plan)
-    need_torch()
-    return max(code, grade(plan, asked))
+    machine = Machine(**{name: chosen.pop(name) for name in ("device", "sandbox", "start_method", "rank_user")})
+    with contextlib.closing(machine.session()) as session:
+        if not chosen["from_runs"]:
+            session.start()
+        from grader.cli import grading  # not earlier: the host takes longest, so it begins before the rest is imported
 
-
-def _moment(name: str, text: str | None) -> Any:
-    try:
-        return moment(text) if text else None
-    except ValueError:
-        option = f"--{name.replace('_', '-')}"
-        raise UsageError(
-            f"{option} {text} is not a time with a time zone; write it like 2026-10-12T23:59:00+02:00."
-        ) from None
-
-
-def planned(texts: Sequence[str], asked: Options, root: Path) -> tuple[Plan, int]:
-    """The exercises that were named, those of the assignment, or all that is begun; and the code that faulty ones
-    among the others cost."""
-    if asked.assignment:
-        return _assigned(texts, asked, asked.assignment, root), PASSED
-    if asked.submitted_at or asked.due:
-        raise UsageError("--submitted-at and --due go with --assignment, which has the rules for what is late.")
-    names, code = ([catalog.resolve(text, root) for text in texts], PASSED) if texts else _begun(root, asked)
-    parts = tuple(Part(exercise=name, weight=0) for name in dict.fromkeys(names))
-    return Plan(title="Exercises", parts=parts, request=asked.request(root, asked.checks)), code
-
-
-def _assigned(texts: Sequence[str], asked: Options, path: Path, root: Path) -> Plan:
-    if texts:
-        raise UsageError("Name exercises or an assignment, not both.")
-    if not path.is_file():
-        raise UsageError(f"There is no file {path}; --assignment names an assignment.yaml.")
-    found = catalog.load_assignment(path, root)
-    return Plan(
-        title=found.title,
-        parts=found.parts,
-        request=asked.request(root, asked.checks or found.checks),
-        assigned=True,
-        submitted_at=asked.submitted_at,
-        due=asked.due,
-    )
-
-
-def _begun(root: Path, asked: Options) -> tuple[list[str], int]:
-    """The exercises that the student has begun, and the code that faulty ones among the others cost."""
-    if asked.submission or asked.from_runs:
-        raise UsageError("Say which exercise this is for, as in `grade 03 --submission FILE`.")
-    listed = list(overview.entries(root))
-    code = tell_faults(listed)
-    names = [entry.name for entry in listed if entry.begun]
-    if not names and not code:
-        raise UsageError(overview.nothing_begun(listed))
-    return names, code
-
-
-def grade(plan: Plan, asked: Options) -> int:
-    """Grade what is planned and show each page as soon as there is one. The worst exit code of all."""
-    done: list[Graded] = []
-    codes = [PASSED]
-    try:
-        for graded in assignment.grade_all(plan, asked.machine, lambda part: _listening(part, asked)):
-            codes.append(_shown(graded, plan, asked, later=bool(done)))
-            done.append(graded)
-            _write(_entries(done), plan, asked, len(done))
-    except KeyboardInterrupt as interruption:
-        if not done:
-            raise
-        say(f"Interrupted: {plan.parts[len(done)].exercise} was not graded and nothing is left running.")
-        return getattr(interruption, "exit_code", INTERRUPTED)
-    _conclude(plan, _entries(done), asked)
-    return max(codes)
-
-
-@contextlib.contextmanager
-def _listening(part: Part, asked: Options) -> Iterator[Listener]:
-    with terminable(), console.progress(part.exercise, asked.plain) as progress:
-        yield Told(progress)
-
-
-def _entries(done: Sequence[Graded]) -> list[Entry]:
-    return [graded.entry for graded in done if graded.entry]
-
-
-def _shown(graded: Graded, plan: Plan, asked: Options, later: bool) -> int:
-    """Show the page of one exercise, or say why there is none. Its code."""
-    from grader.render import terminal  # not earlier: the ranks' host should begin before Rich is imported
-
-    if graded.error is not None:
-        say(f"grader: {graded.error}")
-        return graded.error.exit_code
-    assert graded.entry is not None
-    shown = asked.outputs.shown(plan.result([graded.entry])).entries[0].report
-    asked.outputs.page(("\n" if later else "") + terminal.render(shown, **asked.style))
-    _keep(graded.entry.report, plan, asked)
-    return CODES[shown.status]
-
-
-def _keep(report: Report, plan: Plan, asked: Options) -> None:
-    """Write the files that one exercise has, and remember the attempt. After the page, which a full disk must not cost
-    the student."""
-    from grader.cli import attempts
-    from grader.render import chrome
-
-    if asked.trace:
-        files.write(asked.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
-    if asked.save_runs:
-        files.write(asked.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))
-    if not (plan.assigned or asked.from_runs):
-        attempts.remember(report, plan.request.root)
-
-
-def _write(entries: Sequence[Entry], plan: Plan, asked: Options, done: int) -> None:
-    """Write the files that were asked for, with what is known by now: a platform may end the grade at any moment."""
-    if entries and asked.outputs.files:
-        asked.outputs.write(plan.result([*entries, *assignment.waiting(plan, done, asked.machine)]))
-
-
-def _conclude(plan: Plan, entries: Sequence[Entry], asked: Options) -> None:
-    """What is said of the whole."""
-    if not entries:
-        return
-    result = plan.result(entries)
-    if plan.assigned:
-        from grader.render import summary
-
-        asked.outputs.page("\n" + summary.render(asked.outputs.shown(result), **asked.style))
-    asked.outputs.announce(result)
+        return grading.grade(ex, chosen, machine, session)

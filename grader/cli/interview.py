@@ -14,10 +14,10 @@ import click
 from grader import catalog, files
 from grader.cli import clock, console, options
 from grader.cli.attempts import grade_quietly
-from grader.cli.common import exercise_called, need_torch, store_of
+from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
 from grader.cli.ending import FAILED, PASSED
-from grader.grading.request import Request
+from grader.grading.request import Request, need_torch
 from grader.model import Exercise, Report
 from grader.model.errors import UsageError
 from grader.practice import overview, statement

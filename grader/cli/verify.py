@@ -14,8 +14,8 @@ from grader.authoring import verify as proving
 from grader.authoring.lab import named
 from grader.authoring.memory import Memory, place
 from grader.cli import console, options
-from grader.cli.common import need_torch
 from grader.cli.ending import FAILED, PASSED, terminable
+from grader.grading.request import need_torch
 from grader.model.errors import UsageError
 
 

@@ -9,8 +9,9 @@ import click
 
 from grader import catalog
 from grader.cli import attempts, options
-from grader.cli.common import need_torch, store_of
+from grader.cli.common import store_of
 from grader.cli.ending import terminable
+from grader.grading.request import need_torch
 from grader.model.errors import UsageError
 from grader.practice import history, overview
 from grader.practice import watch as watching

@@ -76,16 +76,19 @@ Listening = Callable[[Part], AbstractContextManager[Listener]]
 
 
 def grade_all(
-    plan: Plan, machine: Machine, listening: Listening = lambda part: nullcontext(SILENT)
+    plan: Plan,
+    machine: Machine,
+    listening: Listening = lambda part: nullcontext(SILENT),
+    session: AnySession | None = None,
 ) -> Iterator[Graded]:
     """Grade every part, on one session as long as that is sound. An error costs the parts after it nothing.
 
     Of what is left of the deadline each part gets its share when its turn comes, so what one does not use the others
-    have. `listening` makes the listener of a part, for as long as it is graded.
+    have. `listening` makes the listener of a part, for as long as it is graded. The first session may be given; whoever
+    made it closes it.
     """
     start = time.monotonic()
     with ExitStack() as stack:
-        session: AnySession | None = None
         for index, part in enumerate(plan.parts):
             deadline = _share(plan.request.deadline, start, len(plan.parts) - index)
             try:
@@ -102,8 +105,8 @@ def grade_all(
                 weight = part.weight or report.exercise.max_score
                 graded = Graded(part=part, entry=Entry(report=report, weight=weight, late=late))
             yield graded
-            if not graded.session_is_sound:
-                stack.close()
+            if session is not None and not graded.session_is_sound:
+                session.close()
                 session = None
 
 

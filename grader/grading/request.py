@@ -57,8 +57,7 @@ class Machine:
     def session(self) -> Session:
         """A session on this machine, which is not started yet. Raises UsageError where a GPU is insisted on and there
         is none, and RunError where nothing can be run at all."""
-        if importlib.util.find_spec("torch") is None:
-            raise RunError("torch is not installed in this environment. Run `make grade`, which installs it.")
+        need_torch()
         if self.device == "cuda" and not self.gpu_count():
             raise UsageError("--device cuda was asked for, but torch finds no GPU here. Use --device auto or cpu.")
         return Session(self.start_method, self.sandbox, self.rank_user, self.device)
@@ -72,3 +71,12 @@ class Machine:
         import torch  # not earlier: the host should begin first, and imports it at the same time
 
         return torch.cuda.device_count()
+
+
+def need_torch() -> None:
+    """Raises RunError where torch is missing; it is not imported."""
+    if importlib.util.find_spec("torch") is None:
+        raise RunError(
+            "PyTorch is not installed here. `make grade` creates an environment that has it; "
+            "in an environment of your own: pip install 'torch>=2.11,<2.15'."
+        )

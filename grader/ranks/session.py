@@ -164,8 +164,10 @@ class Session:
         self._stack.close()
 
     def _end_host(self) -> None:
-        """Hang up; the host then ends every run. Kill it if it does not leave."""
+        """Hang up; the host then ends every run. Kill it if it does not leave, or has not come up and so runs none."""
         self._socket.close()
+        if not self._ready:
+            self._host.kill()
         try:
             self._host.wait(timeout=10)
         except subprocess.TimeoutExpired:
