@@ -9,7 +9,7 @@ import click
 
 from grader.cli import options, outputs
 from grader.cli.options import file_path
-from grader.grading.request import Machine
+from grader.grading.request import Machine, need_torch
 
 
 @click.command("grade")
@@ -35,6 +35,7 @@ from grader.grading.request import Machine
 @click.option("--plain", is_flag=True, help="No colour and no spinner.")
 def command(ex: tuple[str, ...], **chosen: Any) -> int:
     """Grade exercise EX (03, 3, train_ddp), or without EX all that you have begun."""
+    need_torch()
     machine = Machine(**{name: chosen.pop(name) for name in ("device", "sandbox", "start_method", "rank_user")})
     with contextlib.closing(machine.session()) as session:
         if not chosen["from_runs"]:
