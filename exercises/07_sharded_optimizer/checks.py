@@ -1,120 +1,73 @@
 """Judges the recorded runs of `ShardedOptimizer`.
 
-The optimizers are written out below, from their papers and the PyTorch pages, and replayed from the seed: the values
-after every step are compared, on every rank. Memory is judged by what each process kept alive, on whatever instrument
-shows most.
+The optimizers, which grader.checks.replay has written out, are replayed from the seed: the values after every step are
+compared, on every rank. Memory is judged by what each process kept alive, on whatever instrument shows most.
 """
 
-import torch
+from grader.checks import Tensors, TypedDict, amount, listed, memory, replay
+from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
-TERMS = 64
-"""Room for the rounding of a few steps."""
-SLACK = 0.1
-"""What a rank may keep besides, as a fraction of all parameters' bytes: step counts, dictionaries, and the up to 4 KiB
-by which malloc rounds up each tensor."""
-BALANCE = 1.2
-
-
-# The optimizers, for one parameter. `memory` is a dict that belongs to the parameter.
-
-
-def sgd(p, g, memory, lr=1e-3, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, maximize=False):
-    g = (-g if maximize else g) + weight_decay * p
-    if momentum:
-        memory["b"] = momentum * memory["b"] + (1 - dampening) * g if "b" in memory else g
-        g = g + momentum * memory["b"] if nesterov else memory["b"]
-    return p - lr * g
-
-
-def adam(p, g, memory, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False):
-    return adam_step(p, g + weight_decay * p, memory, lr, betas, eps, amsgrad)
-
-
-def adamw(p, g, memory, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
-    return adam_step(p * (1 - lr * weight_decay), g, memory, lr, betas, eps, False)
-
-
-def adam_step(p, g, memory, lr, betas, eps, amsgrad):
-    t = memory["t"] = memory.get("t", 0) + 1
-    m = memory["m"] = betas[0] * memory.get("m", 0) + (1 - betas[0]) * g
-    v = memory["v"] = betas[1] * memory.get("v", 0) + (1 - betas[1]) * g * g
-    if amsgrad:
-        v = memory["v_max"] = torch.maximum(v, memory.get("v_max", v))
-    return p - lr * (m / (1 - betas[0] ** t)) / ((v / (1 - betas[1] ** t)).sqrt() + eps)
-
-
-def rmsprop(p, g, memory, lr=1e-2, alpha=0.99, eps=1e-8, momentum=0.0, centered=False):
-    v = memory["v"] = alpha * memory.get("v", 0) + (1 - alpha) * g * g
-    if centered:
-        mean = memory["mean"] = alpha * memory.get("mean", 0) + (1 - alpha) * g
-        v = v - mean * mean
-    b = memory["b"] = momentum * memory.get("b", 0) + g / (v.sqrt() + eps)
-    return p - lr * b
-
-
-def adagrad(p, g, memory, lr=1e-2, lr_decay=0.0, weight_decay=0.0, initial_accumulator_value=0.0, eps=1e-10):
-    t = memory["t"] = memory.get("t", 0) + 1
-    g = g + weight_decay * p
-    total = memory["sum"] = memory.get("sum", initial_accumulator_value) + g * g
-    return p - lr / (1 + (t - 1) * lr_decay) * g / (total.sqrt() + eps)
-
-
-RULES = {"SGD": sgd, "Adam": adam, "AdamW": adamw, "RMSprop": rmsprop, "Adagrad": adagrad}
+History = list[Tensors]
+"""The parameters after each step."""
+Uncleared = TypedDict("Uncleared", {"before the first step": list[str], "after a step": list[str]})
 
 
 # Replaying
 
 
-def replay(probe, run, rule, names, steps, options, gradient=None):
-    """The parameters after each step: a list of dicts by name.
-
-    `options(step, name)` is what the rule is called with. `gradient(values, step, name)` is None where there is none.
-    """
-    gradient = gradient or (lambda values, step, name: probe.gradient(run.seed, step, name))
-    values, memory = {name: probe.initial(run.seed, name) for name in names}, {name: {} for name in names}
-    history = []
+def replayed(probe, run, kind, steps, options, names=None, gradient=None, initial=None):
+    """The parameters before the first step and after each. `options(step, name)` is what the optimizer of this kind is
+    called with; `gradient(step, name, values)` is None where there is none."""
+    gradient = gradient or (lambda step, name, values: probe.gradient(run.seed, step, name))
+    initial = initial or probe.initial
+    start = {name: initial(run.seed, name) for name in names or probe.SHAPES}
+    optimizer = replay.Optimizer(replay.RULES[kind], start)
+    history = [start]
     for step in steps:
-        given = {name: gradient(values, step, name) for name in names}
-        values = {
-            name: p if given[name] is None else rule(p, given[name], memory[name], **options(step, name))
-            for name, p in values.items()
-        }
-        history.append(values)
+        given = {name: gradient(step, name, history[-1]) for name in history[-1]}
+        history.append(optimizer.step(given, lambda name, step=step: options(step, name)))
     return history
 
 
-def expect_history(run, rank, actual, wanted, title, start=None):
-    """The values after every step. `start` holds those before the first."""
-    before = start
-    run.expect_equal(len(actual), len(wanted), f"{title}: the number of steps", ranks=[rank.rank])
-    for number, (seen, values) in enumerate(zip(actual, wanted, strict=True)):
-        subject = f"{title}: after step {number + 1}, the parameter"
-        run.expect_close(seen, values, subject, ranks=[rank.rank], terms=TERMS, stale=before, budget=3)
-        before = values
+def expect_history(run, name, wanted):
+    """What every rank recorded under this name: the values after each step. `wanted` begins with those before them."""
+    for rank in run:
+        history = rank.read(name, History)
+        rank.expect_equal(len(history), len(wanted) - 1, f"{name}: the number of steps")
+        for number, (seen, values, before) in enumerate(zip(history, wanted[1:], wanted, strict=False), start=1):
+            subject = f"{name}: after step {number}, the parameter"
+            rank.expect_close(seen, values, subject, steps=4, stale=before, budget=3)
 
 
-def starts(probe, run, names):
-    return {name: probe.initial(run.seed, name) for name in names}
+def optimizers(run):
+    """(title, kind, options) of the optimizers that were tried."""
+    return [(title, kind, options) for title, (kind, options) in run.parameters["optimizers"].items()]
 
 
-def options_by_name(groups, defaults):
-    """The options that each parameter has: its group's own before the optimizer's."""
-    table = {}
-    for group in groups:
-        own = {name: value for name, value in group.items() if name not in ("names", "lazy")}
-        table |= {name: {**defaults, **own} for name in members(group)}
-    return table
+def fixed(options):
+    """The same options for every parameter in every step."""
+    return lambda step, name: options
 
 
 def members(group):
     return [group["names"]] if isinstance(group["names"], str) else group["names"]
 
 
-def require(run, *names):
-    """Fail with the run's diagnosis unless every rank came as far as these observations; what it did later is another
-    check's business."""
-    if not all(name in rank for rank in run for name in names):
-        run.require_finished()
+def by_group(groups, defaults):
+    """The options that each parameter has, the same in every step: its group's own before the optimizer's."""
+    table = {}
+    for group in groups:
+        own = {name: value for name, value in group.items() if name not in ("names", "lazy")}
+        table |= {name: {**defaults, **own} for name in members(group)}
+    return lambda step, name: table[name]
+
+
+def shown(groups, defaults):
+    """`param_groups` as Training.visible() of the probe writes them down."""
+    return [
+        {"options": {name: group.get(name, value) for name, value in defaults.items()}, "parameters": members(group)}
+        for group in groups
+    ]
 
 
 # The basic path
@@ -123,28 +76,20 @@ def require(run, *names):
 def test_trains(runs, probe):
     """On one rank it is a drop-in for AdamW"""
     run = runs("train")[0]
-    seen, wanted = run[0]["is_optimizer"], "an instance of torch.optim.Optimizer"
-    run.expect(seen, "the object", expected=wanted, actual="not one", ranks=[0])
+    seen = run[0].read("is_optimizer", bool)
+    run[0].expect(seen, "the object", "an instance of torch.optim.Optimizer", "not one")
     expect_trained(probe, run)
 
 
 def expect_trained(probe, run):
-    names = ["embedding", "weight", "bias"]
-    options, steps = run.parameters["options"], range(run.parameters["steps"])
-    wanted = replay(probe, run, adamw, names, steps, lambda step, name: options, model_gradient(probe, run))
+    def gradient(step, name, values):
+        return replay.gradient(lambda tensors: probe.loss_of(tensors, run.seed, step), values, [name])[name]
+
+    options, steps = fixed(run.parameters["options"]), range(run.parameters["steps"])
+    wanted = replayed(probe, run, "AdamW", steps, options, probe.MODEL, gradient, probe.model_initial)
+    expect_history(run, "a model under AdamW", wanted)
     for rank in run:
-        start = starts(probe, run, names)
-        expect_history(run, rank, rank["history"], wanted, "a model under AdamW", start)
-        subject, together = "the parameter with two names", rank["tied"]
-        run.expect(together, subject, expected="one value", actual="two values", ranks=[rank.rank])
-
-
-def model_gradient(probe, run):
-    def gradient(values, step, name):
-        leaves = {key: value.clone().requires_grad_() for key, value in values.items()}
-        return torch.autograd.grad(probe.loss_of(leaves, run.seed, step), leaves[name])[0]
-
-    return gradient
+        rank.expect(rank.read("tied", bool), "the parameter with two names", "one value", "two values")
 
 
 def test_same_as_unsharded(runs, probe):
@@ -156,9 +101,12 @@ def test_same_as_unsharded(runs, probe):
 def test_replicas_identical(runs):
     """The parameters are bit-identical on all ranks after every step"""
     for run in runs("train")[1:]:
+        histories = {rank.rank: rank.read("a model under AdamW", History) for rank in run}
+        for rank in run:
+            rank.expect_equal(len(histories[rank.rank]), run.parameters["steps"], "the number of steps")
         for number in range(run.parameters["steps"]):
-            values = {rank.rank: rank["history"][number] for rank in run}
-            run.expect_identical(values, f"the parameters after step {number + 1}:")
+            by_rank = {rank: history[number] for rank, history in histories.items()}
+            run.expect_identical(by_rank, f"the parameters after step {number + 1}:")
 
 
 # Options, groups, gradients
@@ -167,124 +115,88 @@ def test_replicas_identical(runs):
 def test_optimizers(runs, probe):
     """SGD, Adam, AdamW, RMSprop and Adagrad train as they do unsharded, with all their options"""
     for run in runs("optimizers"):
-        for title, (name, options) in run.parameters["optimizers"].items():
-            expect_optimizer(probe, run, title, RULES[name], options)
-
-
-def expect_optimizer(probe, run, title, rule, options):
-    steps = range(run.parameters["steps"])
-    wanted = replay(probe, run, rule, probe.SHAPES, steps, lambda step, name: options)
-    for rank in run:
-        expect_history(run, rank, rank[title], wanted, title, starts(probe, run, probe.SHAPES))
+        for title, kind, options in optimizers(run):
+            wanted = replayed(probe, run, kind, range(run.parameters["steps"]), fixed(options))
+            expect_history(run, title, wanted)
 
 
 def test_groups(runs, probe):
     """Every group is visible with its own options and is trained with them"""
-    for run in runs("options", finished=False):
-        require(run, "visible", "history")
+    for run in runs("options", recorded=("visible", "several groups")):
         groups, defaults = run.parameters["groups"], run.parameters["options"]
-        table, steps = options_by_name(groups, defaults), range(run.parameters["steps"])
-        wanted = replay(probe, run, adamw, probe.SHAPES, steps, lambda step, name, table=table: table[name])
+        wanted = replayed(probe, run, "AdamW", range(run.parameters["steps"]), by_group(groups, defaults))
         for rank in run:
-            run.expect_equal(rank["visible"], shown(groups, defaults), "param_groups", ranks=[rank.rank])
-            expect_history(run, rank, rank["history"], wanted, "several groups", starts(probe, run, probe.SHAPES))
-
-
-def shown(groups, defaults):
-    """`param_groups` as probe.visible() writes them down."""
-    return [
-        {"options": {name: group.get(name, value) for name, value in defaults.items()}, "parameters": members(group)}
-        for group in groups
-    ]
+            rank.expect_equal(rank["visible"], shown(groups, defaults), "param_groups")
+        expect_history(run, "several groups", wanted)
 
 
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
     for run in runs("options"):
-        expect_schedule(probe, run, "by hand", "options written into param_groups", sgd, by_hand(probe, run))
-        expect_schedule(probe, run, "LambdaLR", "a LambdaLR with two groups", sgd, by_lambda(probe, run))
-        subject = "a StepLR with Adam's own learning rate"
-        expect_schedule(probe, run, "StepLR", subject, adam, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)})
-
-
-def expect_schedule(probe, run, key, title, rule, options):
-    wanted = replay(probe, run, rule, probe.SHAPES, range(len(run[0][key])), options)
-    for rank in run:
-        expect_history(run, rank, rank[key], wanted, title, starts(probe, run, probe.SHAPES))
+        for name, kind, steps, options in (
+            ("options written into param_groups", "SGD", len(probe.BY_HAND), by_hand(probe, run)),
+            ("a LambdaLR with two groups", "SGD", len(probe.FACTORS[0]), by_lambda(probe, run)),
+            ("a StepLR with Adam's own learning rate", "Adam", 5, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)}),
+        ):
+            expect_history(run, name, replayed(probe, run, kind, range(steps), options))
 
 
 def by_hand(probe, run):
     """What is written stays until it is overwritten."""
-
-    def options(step, name):
-        changed = dict(run.parameters["sgd"])
-        for change in probe.BY_HAND[: step + 1]:
-            changed |= change
-        return changed
-
-    return options
+    written = [dict(run.parameters["sgd"])]
+    for change in probe.BY_HAND:
+        written.append({**written[-1], **change})
+    return lambda step, name: written[step + 1]
 
 
 def by_lambda(probe, run):
     groups = run.parameters["two groups"]
-    table = options_by_name(groups, run.parameters["sgd"])
+    options = by_group(groups, run.parameters["sgd"])
     rows = {name: row for group, row in zip(groups, probe.FACTORS, strict=True) for name in members(group)}
-    return lambda step, name: {**table[name], "lr": table[name]["lr"] * rows[name][step]}
+    return lambda step, name: {**options(step, name), "lr": options(step, name)["lr"] * rows[name][step]}
 
 
 def test_gradless(runs, probe):
     """Without a gradient a parameter is left alone; frozen ones are trained once they have one"""
     for run in runs("gradless"):
-        for title, (name, options) in run.parameters["optimizers"].items():
-            expect_gradless(probe, run, title, RULES[name], options)
+        present = run.parameters["present"]
+        given = some_gradients(probe, run, lambda step, name, present=present: present[name][step])
+        for title, kind, options in optimizers(run):
+            wanted = replayed(probe, run, kind, range(len(present["head"])), fixed(options), gradient=given)
+            expect_history(run, f"gradients now and then, {title}", wanted)
 
 
-def expect_gradless(probe, run, title, rule, options):
-    present = run.parameters["present"]
-
-    def gradient(values, step, name):
-        return probe.gradient(run.seed, step, name) if present[name][step] else None
-
-    steps = range(len(present["head"]))
-    wanted = replay(probe, run, rule, probe.SHAPES, steps, lambda step, name: options, gradient)
-    start = starts(probe, run, probe.SHAPES)
-    for rank in run:
-        expect_history(run, rank, rank[title], wanted, f"gradients now and then, {title}", start)
+def some_gradients(probe, run, there):
+    """The gradients of the probe where `there(step, name)`, else None."""
+    return lambda step, name, values: probe.gradient(run.seed, step, name) if there(step, name) else None
 
 
 def test_few_parameters(runs, probe):
     """Fewer parameters than ranks"""
-    for run in runs("calls", finished=False):
-        require(run, *run.parameters["sets"])
-        options, steps = run.parameters["adamw"], range(run.parameters["steps"])
+    for run in runs("calls", recorded=("one parameter", "two parameters")):
+        options, steps = fixed(run.parameters["adamw"]), range(run.parameters["steps"])
         for title, names in run.parameters["sets"].items():
-            wanted = replay(probe, run, adamw, names, steps, lambda step, name, options=options: options)
-            for rank in run:
-                expect_history(run, rank, rank[title], wanted, title, starts(probe, run, names))
+            expect_history(run, title, replayed(probe, run, "AdamW", steps, options, names))
 
 
 def test_late_groups(runs, probe):
     """Groups that are added later are visible, trained and cleared like the first"""
     for run in runs("late"):
-        for title, (name, options) in run.parameters["optimizers"].items():
-            expect_late(probe, run, title, RULES[name], options)
+        for title, kind, options in optimizers(run):
+            expect_late(probe, run, title, kind, options)
 
 
-def expect_late(probe, run, title, rule, defaults):
+def expect_late(probe, run, title, kind, defaults):
     groups = run.parameters["groups"]
     added = {name: 2 * max(number - 1, 0) for number, group in enumerate(groups) for name in members(group)}
-
-    def gradient(values, step, name):
-        return probe.gradient(run.seed, step, name) if step >= added[name] else None
-
-    table, steps = options_by_name(groups, defaults), range(2 * (len(groups) - 1))
-    wanted = replay(probe, run, rule, added, steps, lambda step, name: table[name], gradient)
+    given, steps = some_gradients(probe, run, lambda step, name: step >= added[name]), range(2 * (len(groups) - 1))
+    wanted = replayed(probe, run, kind, steps, by_group(groups, defaults), gradient=given)
     for rank in run:
-        seen, ranks = rank[title], [rank.rank]
         visible = shown(groups, {"lr": 1e-3, **defaults})
-        run.expect_equal(seen["visible"], visible, "param_groups after adding", ranks=ranks)
-        expect_history(run, rank, seen["history"], wanted, f"groups added, {title}", starts(probe, run, added))
-        expect_cleared(run, rank, seen["cleared"], "after groups were added")
+        rank.expect_equal(rank[f"{title}: visible"], visible, "param_groups after adding")
+    expect_history(run, f"groups added, {title}", wanted)
+    for rank in run:
+        expect_cleared(rank, rank.read(f"{title}: uncleared", list[str]), "after groups were added")
 
 
 # Calls
@@ -292,52 +204,47 @@ def expect_late(probe, run, title, rule, defaults):
 
 def test_zero_grad(runs):
     """zero_grad clears every gradient on every rank"""
-    for run in runs("calls", finished=False):
-        require(run, "left")
+    for run in runs("calls", recorded=["uncleared"]):
         for rank in run:
-            for when, left in rank["left"].items():
-                expect_cleared(run, rank, left, when)
+            for when, names in rank.read("uncleared", Uncleared).items():
+                expect_cleared(rank, names, when)
 
 
-def expect_cleared(run, rank, left, when):
-    wanted, seen = "None or zeros everywhere", f"still there for {', '.join(left)}"
-    run.expect(not left, f"gradients after zero_grad, {when}", expected=wanted, actual=seen, ranks=[rank.rank])
+def expect_cleared(rank, names, when):
+    seen = f"still there for {listed(names, 6)}"
+    rank.expect(not names, f"gradients after zero_grad, {when}", "None or zeros everywhere", seen)
 
 
 def test_closures(runs, probe):
     """A closure is called once, with gradients enabled, and step returns its loss"""
+
+    def slope(step, name, values):
+        """The gradient of probe.objective."""
+        return probe.gradient(run.seed, step, name) * (1 + values[name])
+
     for run in runs("calls"):
-        names, steps = run.parameters["names"], range(run.parameters["steps"])
-        options = run.parameters["options"]
-        wanted = replay(probe, run, sgd, names, steps, lambda step, name, o=options: o, slope(probe, run))
-        befores = [starts(probe, run, names), *wanted]
-        losses = [float(probe.objective(run.seed, befores[step], step)) for step in steps]
+        steps, options = range(run.parameters["steps"]), fixed(run.parameters["options"])
+        wanted = replayed(probe, run, "SGD", steps, options, run.parameters["names"], slope)
+        losses = [float(probe.objective(run.seed, wanted[step], step)) for step in steps]
         for rank in run:
-            expect_calls(run, rank, len(steps))
-            expect_history(run, rank, rank["history"], wanted, "steps with a closure", befores[0])
-            expect_losses(run, rank, losses)
+            expect_calls(rank, len(steps))
+        expect_history(run, "steps with a closure", wanted)
+        for rank in run:
+            expect_losses(rank, losses)
 
 
-def slope(probe, run):
-    """The gradient of probe.objective."""
-    return lambda values, step, name: probe.gradient(run.seed, step, name) * (1 + values[name])
+def expect_calls(rank, steps):
+    calls = rank.read("calls", list[list[bool]])
+    rank.expect_equal([len(call) for call in calls], [1] * steps, "how often each step called the closure")
+    rank.expect(all(all(call) for call in calls), "gradients inside the closure", "enabled", "disabled")
 
 
-def expect_calls(run, rank, steps):
-    calls, ranks = rank["calls"], [rank.rank]
-    counts = [len(call) for call in calls]
-    run.expect_equal(counts, [1] * steps, "how often each step called the closure", ranks=ranks)
-    seen, enabled = "disabled", all(all(call) for call in calls)
-    run.expect(enabled, "gradients inside the closure", expected="enabled", actual=seen, ranks=ranks)
-
-
-def expect_losses(run, rank, losses):
-    returned, ranks, subject = rank["returned"], [rank.rank], "what step(closure) returned"
-    given = all(loss is not None for loss in returned)
-    run.expect(given, subject, expected="the closure's loss", actual="None", ranks=ranks)
-    run.expect_close(returned, losses, subject, ranks=ranks, terms=TERMS)
-    nothing = rank["nothing"]
-    run.expect(nothing == "NoneType", "what step() returned", expected="None", actual=f"a {nothing}", ranks=ranks)
+def expect_losses(rank, losses):
+    returned, subject = rank.read("returned", list[float | None]), "what step(closure) returned"
+    rank.expect(None not in returned, subject, "the closure's loss", "None")
+    rank.expect_close(returned, losses, subject, steps=4)
+    nothing = rank.read("nothing", str)
+    rank.expect(nothing == "NoneType", "what step() returned", "None", f"a {nothing}")
 
 
 # Saving and loading
@@ -346,102 +253,88 @@ def expect_losses(run, rank, losses):
 def test_round_trip(runs, probe):
     """Training goes on from a loaded state_dict as if it had never stopped"""
     for run in runs("resume"):
-        for title, (name, options) in run.parameters["optimizers"].items():
-            expect_resumed(probe, run, title, RULES[name], options)
+        for title, kind, options in optimizers(run):
+            expect_resumed(probe, run, title, kind, options)
     for run in runs("memory", finished=False):
-        for title in run.parameters["optimizers"]:
-            expect_no_more(run, title)
+        for rank in run:
+            for title, _, _ in optimizers(run):
+                expect_no_more(probe, run, rank, title)
 
 
-def expect_no_more(run, title):
-    """Loading its own state leaves a rank with as much as it had."""
-    for rank in run:
-        if f"{title}: after loading" not in rank:
-            continue
-        earlier = f"{title}: after adding" if f"{title}: after adding" in rank else f"{title}: after steps"
-        before, after = kept(rank[earlier]), kept(rank[f"{title}: after loading"])
-        most, subject = before + SLACK * rank[f"{title}: bytes"]["first"], f"what the rank keeps after loading, {title}"
-        wanted = f"{megabytes(before)}, as before"
-        run.expect(after <= most, subject, expected=wanted, actual=megabytes(after), ranks=[rank.rank])
-
-
-def expect_resumed(probe, run, title, rule, defaults):
-    half, steps = run.parameters["half"], run.parameters["steps"]
-    table = options_by_name(run.parameters["groups"], defaults)
+def expect_resumed(probe, run, title, kind, defaults):
+    own, half = by_group(run.parameters["groups"], defaults), run.parameters["half"]
 
     def options(step, name):
-        return {**table[name], "lr": table[name]["lr"] / (1 if step < 1 else 2)}
+        return {**own(step, name), "lr": own(step, name)["lr"] / (1 if step < 1 else 2)}
 
-    wanted, start = replay(probe, run, rule, table, range(steps), options), starts(probe, run, table)
-    for rank in run:
-        seen = rank[title]
-        expect_history(run, rank, seen["first"], wanted, f"{title}, saved in the middle", start)
-        rest, saved = wanted[half:], wanted[half - 1]
-        expect_history(run, rank, seen["fresh"], rest, f"{title}, loaded into a new optimizer", saved)
-        expect_history(run, rank, seen["back"], rest, f"{title}, gone back to what was saved", saved)
+    wanted = replayed(probe, run, kind, range(run.parameters["steps"]), options)
+    expect_history(run, f"{title}, saved in the middle", wanted)
+    expect_history(run, f"{title}, loaded into a new optimizer", wanted[half:])
+    expect_history(run, f"{title}, gone back to what was saved", wanted[half:])
+
+
+def expect_no_more(probe, run, rank, title):
+    """Loading its own state leaves a rank with as much as it had. Where it could not be loaded, the runs of "resume"
+    say so."""
+    if f"{title}: after loading" not in rank:
+        return
+    earlier = "after adding" if f"{title}: after adding" in rank else "after steps"
+    before, after = kept(rank, title, earlier), kept(rank, title, "after loading")
+    most = before + MEMORY_SLACK * parameter_bytes(probe, run, "after steps")
+    rank.expect(
+        after <= most, f"what the rank keeps after loading, {title}", f"{amount(before)}, as before", amount(after)
+    )
 
 
 # Memory
 
 
-def test_state_sharded(runs):
-    """All ranks together keep the state once"""
-    for run, title, when in measurements(runs):
-        expect_once(run, title, when)
+def kept(rank, title, when):
+    """Bytes that a process has more than before the optimizer was built."""
+    return memory.kept(rank.read(f"{title}: {when}", memory.Growth))
+
+
+def parameter_bytes(probe, run, when):
+    """Bytes of all parameters that the optimizer has by then; they are float32."""
+    *first, last = probe.layout(run.world_size)
+    groups = [*first, last] if when == "after adding" else first
+    return 4 * probe.UNIT * sum(size for group in groups for size in group)
 
 
 def measurements(runs):
-    """What was measured on every rank: tuples of run, optimizer and moment."""
-    for run in runs("memory", finished=False):
-        titles = run.parameters["optimizers"]
-        require(run, *(f"{title}: after steps" for title in titles))
-        for title in titles:
-            yield run, title, "after steps"
-            if all(f"{title}: after adding" in rank for rank in run):
-                yield run, title, "after adding"
+    """(run, optimizer, moment, bytes by rank) for all that was measured on every rank."""
+    for run in runs("memory", recorded=("Adagrad: after steps", "Adam: after steps")):
+        for title, _, _ in optimizers(run):
+            for when in ("after steps", "after adding"):
+                if all(f"{title}: {when}" in rank for rank in run):
+                    yield run, title, when, [kept(rank, title, when) for rank in run]
 
 
-def expect_once(run, title, when):
-    """At least the state itself, at most that and one copy of the parameters, summed over the ranks."""
-    states, by_rank = run.parameters["states"][title], kept_by_rank(run, title, when)
-    parameters = run[0][f"{title}: bytes"]["all" if when == "after adding" else "first"]
-    total, subject = sum(by_rank), f"what the ranks keep {when}, added up"
-    actual, what = f"{megabytes(total)} (by rank: {listed(by_rank)})", f"of {title} are {states} times the parameters"
-    most, least = (states + 1 + SLACK * run.world_size) * parameters, (states - SLACK) * parameters
-    wanted = f"at most {megabytes(most)}: all states {what}, and one copy of the parameters is allowed"
-    run.expect(total <= most, subject, expected=wanted, actual=actual)
-    wanted = f"at least {megabytes(least)}: all states {what}, and the ranks themselves must keep them"
-    run.expect(total >= least, subject, expected=wanted, actual=actual)
-
-
-def kept_by_rank(run, title, when):
-    """Bytes that each process has more than before the optimizer was built, on the instrument that shows most."""
-    return [kept(rank[f"{title}: {when}"]) for rank in run]
-
-
-def kept(grown):
-    beside_python = sum(grown[name] or 0 for name in ("heap", "shared", "files", "gpu"))
-    return max(beside_python, grown["storages"])
-
-
-def listed(sizes):
-    return ", ".join(megabytes(number) for number in sizes)
-
-
-def megabytes(number):
-    return f"{number / 1e6:.1f} MB"
+def test_state_sharded(runs, probe):
+    """All ranks together keep the state once"""
+    for run, title, when, by_rank in measurements(runs):
+        # At least the state itself, at most that and one copy of the parameters, summed over the ranks.
+        states, size = run.parameters["states"][title], parameter_bytes(probe, run, when)
+        total, subject = sum(by_rank), f"what the ranks keep {when}, added up"
+        seen, what = f"{amount(total)} (by rank: {sizes(by_rank)})", f"of {title} are {states} times the parameters"
+        most, least = (states + 1 + MEMORY_SLACK * run.world_size) * size, (states - MEMORY_SLACK) * size
+        wanted = f"at most {amount(most)}: all states {what}, and one copy of the parameters is allowed"
+        run.expect(total <= most, subject, wanted, seen)
+        wanted = f"at least {amount(least)}: all states {what}, and the ranks themselves must keep them"
+        run.expect(total >= least, subject, wanted, seen)
 
 
 def test_balanced(runs):
     """The fullest rank keeps at most 1.2 times the mean"""
-    for run, title, when in measurements(runs):
-        expect_balance(run, title, when)
+    for run, title, when, by_rank in measurements(runs):
+        mean, fullest = sum(by_rank) / len(by_rank), max(by_rank)
+        run[by_rank.index(fullest)].expect(
+            fullest <= MEMORY_BALANCE * mean,
+            f"what the fullest rank keeps {when}, {title}",
+            f"at most {MEMORY_BALANCE} times the mean, which is {amount(mean)}",
+            f"{amount(fullest)} (by rank: {sizes(by_rank)})",
+        )
 
 
-def expect_balance(run, title, when):
-    by_rank = kept_by_rank(run, title, when)
-    mean, fullest = sum(by_rank) / len(by_rank), max(by_rank)
-    wanted = f"at most {BALANCE} times the mean, which is {megabytes(mean)}"
-    actual = f"{megabytes(fullest)} (by rank: {listed(by_rank)})"
-    subject = f"what the fullest rank keeps {when}, {title}"
-    run.expect(fullest <= BALANCE * mean, subject, expected=wanted, actual=actual, ranks=[by_rank.index(fullest)])
+def sizes(by_rank):
+    return ", ".join(map(amount, by_rank))

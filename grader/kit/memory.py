@@ -1,6 +1,7 @@
 """What a process keeps alive, by every instrument there is: tensors, arrays, bytes, shared memory, files, whoever
 holds them and however.
 
+    disregard_existing()                  first of all
     meter = Meter(rank)
     …                                     student code builds something and keeps it
     rank.record("kept", meter.growth())
@@ -29,15 +30,19 @@ NOISE = 2**12
 """Readings that differ by fewer bytes are the same."""
 
 
+def disregard_existing() -> None:
+    """From now on what is here already is not looked at, which would take most of the time. To be called before the
+    tensors of which student code may keep views are made: a view would be counted as if all of its tensor were new."""
+    gc.collect()
+    gc.freeze()
+
+
 class Meter:
     """Measures what this process has more than when the meter was made. Where there is a default group, to make a meter
     and to ask for the growth are collective calls."""
 
     def __init__(self, rank: Any) -> None:
-        self._rank = rank
-        gc.collect()
-        gc.freeze()  # what is here already is of no interest; looking through it would take most of the time
-        self._before = settled(rank)
+        self._rank, self._before = rank, settled(rank)
 
     def growth(self) -> Reading:
         """Bytes by instrument, negative where there are fewer."""
@@ -108,7 +113,7 @@ def files(folder: Path) -> int:
 
 
 def storages() -> int:
-    """Bytes of all tensors that Python's collector knows, each storage once; those made before gc.freeze() excluded."""
+    """Bytes of all tensors that Python's collector knows, each storage once; the disregarded excluded."""
     sizes = {}
     for thing in gc.get_objects():
         kind = type(thing)

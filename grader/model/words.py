@@ -24,6 +24,6 @@ def listed(items: Iterable[object], most: int = 5) -> str:
 def amount(size: float) -> str:
     """`1.2 MB`: bytes in a unit that reads well, with 1 MB = 10^6 bytes."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
+        if abs(size) >= factor:
             return f"{size / factor:.3g} {unit}"
     return f"{size:g} bytes"
