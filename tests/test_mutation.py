@@ -224,8 +224,8 @@ def test_a_check_waits_for_all_the_runs_that_it_wants(root: Path) -> None:
         return [verdict.outcome for verdict in judge_partly(exercise, submission, runs)]
 
     good = small.sum_run(1, one)
-    assert judged(good) == [Outcome.SKIPPED, Outcome.BLOCKED, Outcome.SKIPPED]
-    assert judged(small.bad_run(), good) == [Outcome.SKIPPED, Outcome.BLOCKED, Outcome.FAILED]
+    assert judged(good) == [Outcome.SKIPPED, Outcome.SKIPPED, Outcome.SKIPPED]
+    assert judged(small.bad_run(), good) == [Outcome.SKIPPED, Outcome.SKIPPED, Outcome.FAILED]
     waits = Deadlocked(wait=Wait(operation="all_reduce"))
     stuck = Diagnosis(kind="deadlock", ranks=(0,), findings=(Finding(subject="waits"),))
     run = replace(small.sum_run(1, None, ending=waits), diagnosis=stuck)

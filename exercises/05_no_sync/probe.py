@@ -146,9 +146,7 @@ def steps(rank):
 def empty(rank):
     """A call with an empty list, on every rank alike, and then ordinary ones."""
     trainer = Trainer(rank)
-    outcome = rank.attempt(
-        rank.student.train_step, trainer.ddp_model, trainer.optimizer, [], LOSSES[trainer.loss]
-    )
+    outcome = rank.attempt(rank.student.train_step, trainer.ddp_model, trainer.optimizer, [], LOSSES[trainer.loss])
     rank.record("empty", {**outcome.described(), "returned": values.short(outcome.value)})
     for call, plan in enumerate(rank.parameters["plans"]):
         trainer.call(call, plan)

@@ -47,9 +47,7 @@ def _course_options(function: Any) -> Any:
 @click.argument("folder", type=file_path)
 @_course_options
 @click.option("--pip-settings", type=file_path, metavar="FILE", help="A pip.conf for the image, such as an own index.")
-def gradescope(
-    folder: Path, assignment: Path, checks: Path | None, minutes: float, pip_settings: Path | None
-) -> None:
+def gradescope(folder: Path, assignment: Path, checks: Path | None, minutes: float, pip_settings: Path | None) -> None:
     """Write FOLDER/autograder.zip, to be uploaded to Gradescope."""
     if pip_settings and not pip_settings.is_file():
         raise UsageError(f"There is no file {pip_settings}; --pip-settings names a pip.conf.")

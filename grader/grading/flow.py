@@ -24,9 +24,7 @@ from grader.submission import receive, receive_or_miss
 INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
-def grade(
-    request: Request, session: AnySession, listener: Listener = SILENT, machine: Machine | None = None
-) -> Report:
+def grade(request: Request, session: AnySession, listener: Listener = SILENT, machine: Machine | None = None) -> Report:
     """Grade one submission.
 
     The session is started if ranks have to be run and it is not yet; whoever made it closes it. `machine` is what it
@@ -84,9 +82,7 @@ def run(
         seed = journal.seed if journal else _seed(request)
         known = journal.runs if journal else {}
         heard = Listeners(listener, Journalist(journal)) if journal else listener
-        runner = Runner(
-            session, exercise, submission, seed, machine=machine, listener=heard, known=known, until=until
-        )
+        runner = Runner(session, exercise, submission, seed, machine=machine, listener=heard, known=known, until=until)
         if submission.problem is not None:
             yield runner
             return

@@ -29,9 +29,7 @@ _DIGEST = 16
 class Journal:
     """A grade's journal. `runs` holds the runs that it had when it was opened, by case id; `seed` is the grade's."""
 
-    def __init__(
-        self, path: Path, exercise: Exercise, submission: Submission, seed: int | None, drawn: int
-    ) -> None:
+    def __init__(self, path: Path, exercise: Exercise, submission: Submission, seed: int | None, drawn: int) -> None:
         """Opens or begins the file. `seed` is the one asked for, if any, `drawn` the one for a new grade. Raises
         UsageError for a journal of another grade, or where the file cannot be used."""
         self._path, self._lock = path, threading.Lock()
