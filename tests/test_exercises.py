@@ -80,6 +80,13 @@ def test_probes_know_nothing_of_the_judge(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_checks_are_written_in_their_vocabulary(name: str) -> None:
+    """checks.py imports `grader.checks` and nothing else of the grader."""
+    ours = {one for one in imports(ROOT / "exercises" / name / "checks.py") if one.startswith("grader")}
+    assert all(one == "grader.checks" or one.startswith("grader.checks.") for one in ours), ours
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_solution_is_short(name: str) -> None:
     """It can be read in one sitting."""
     demand_short(name, ROOT)
