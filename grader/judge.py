@@ -98,8 +98,8 @@ def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
             pytest.main(["--disable-plugin-autoload", *options, *plugins, *settings, *chosen], plugins=[panel])
         finally:
             _forget(paths)
-    if panel.interrupted:
-        raise KeyboardInterrupt
+    if panel.interruption is not None:
+        raise panel.interruption
     return panel.verdicts()
 
 
@@ -126,7 +126,7 @@ class Panel:
         self._verdicts: dict[str, Verdict] = {}
         self._unread: dict[Path, str] = {}
         """Files of checks that could not be read, and why."""
-        self.interrupted = False
+        self.interruption: BaseException | None = None
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each check. A check that pytest never reached is broken: our fault or the author's."""
@@ -161,8 +161,10 @@ class Panel:
         return report
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember Ctrl-C, which pytest keeps to itself. Its own signal for a failed collection is a subclass."""
-        self.interrupted |= excinfo.type is KeyboardInterrupt
+        """Remember Ctrl-C and its like, such as SIGTERM told as a subclass, which pytest keeps to itself. Its own
+        signal for a failed collection is none of them."""
+        if not isinstance(excinfo.value, pytest.Session.Interrupted):
+            self.interruption = excinfo.value
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         self.require_needed(item)

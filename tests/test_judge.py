@@ -10,8 +10,8 @@ import torch
 
 from grader import catalog
 from grader.grading.report import summarise
-from grader.judge import is_odd, judge
-from grader.model import Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
+from grader.judge import is_odd, judge, judge_live
+from grader.model import Case, Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
 from grader.model.errors import UsageError
 from grader.records import recording
 from tests import small
@@ -167,3 +167,22 @@ def test_ctrl_c_while_judging_is_not_swallowed(exercise: Exercise) -> None:
     )
     with pytest.raises(KeyboardInterrupt):
         judge(exercise, SUBMISSION, right_runs())
+
+
+class Terminated(KeyboardInterrupt):
+    """What a signal to end raises in the main thread."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
+def test_an_interrupt_while_a_check_waits_for_its_runs_ends_the_judging(
+    exercise: Exercise, kind: type[BaseException]
+) -> None:
+    """As itself, whichever subclass it is: pytest would keep it, and its sender would wait for ever."""
+    sent = kind()
+
+    def interrupted(case: Case) -> Run:
+        raise sent
+
+    with pytest.raises(kind) as raised:
+        judge_live(exercise, interrupted)
+    assert raised.value is sent
