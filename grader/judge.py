@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ import pytest
 from grader.checks import Runs
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
 from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotRun, RunError
+from grader.records import recording
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
@@ -38,15 +39,7 @@ def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tu
     if faults := unusable(submission, runs):
         return _all_blocked(exercise, faults)
     by_case = {run.case.id: run for run in runs}
-    return judge_live(exercise, lambda case: _recorded(by_case, case))
-
-
-def _recorded(runs: Mapping[str, Run], case: Case) -> Run:
-    if case.id not in runs and case.gpus:
-        raise MissingHardware(f"needs {case.gpus} GPUs; the machine of these runs had fewer")
-    if case.id not in runs:
-        raise RunError(f"the runs do not hold {case.id}")
-    return runs[case.id]
+    return judge_live(exercise, lambda case: recording.run_for(by_case, case))
 
 
 def is_odd(verdict: Verdict) -> bool:

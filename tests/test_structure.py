@@ -9,7 +9,6 @@ import pytest
 
 from grader.model import Case, Deadlocked, Ending, Finished, Killed, RankRecord, Run, TimedOut, Wait
 from grader.model.trace import Communication, Span, Trace
-from grader.records.recording import ending_of
 from grader.records.structure import REFUSALS, structure, trace_of, unstructure
 
 CALL = Communication(operation="send", bytes=8, dtype="float32", group=(0, 1), peer=1, start=0.5)
@@ -25,7 +24,7 @@ ENDINGS = (
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.kind)
 def test_an_ending_comes_back_by_its_kind(ending: Ending) -> None:
     """Whichever of the classes it is."""
-    assert ending_of(unstructure(ending)) == ending
+    assert structure(Ending, unstructure(ending)) == ending
 
 
 def test_a_run_comes_back_with_all_that_is_in_it() -> None:

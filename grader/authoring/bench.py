@@ -86,7 +86,7 @@ def cold_start(root: Path, solution: Path, times: int) -> Iterator[Row]:
     command("-c", "import torch")
     pairs = [(timed(lambda: command(*grade)), timed(lambda: command("-c", "import torch"))) for _ in range(times)]
     ratio = statistics.median(ours for ours, _ in pairs) / statistics.median(bare for _, bare in pairs)
-    yield Row(what='cold grade 03 of the solution / python -c "import torch"', value=ratio, bar=3)
+    yield Row(what='cold grade 03 of the solution / python -c "import torch"', value=ratio, bar=2.3)
 
 
 def families_asked(exercise: Exercise, runs: tuple[Run, ...]) -> dict[str, set[str]]:
@@ -121,7 +121,7 @@ def against_spawn(session: Session, exercise: Exercise, received: Submission) ->
             cost[case.id] = time.monotonic() - start
     spawned = sum(cost[case] for cases in asked.values() for case in cases)
     yield Row(
-        what="the same cases under mp.spawn, once for each check / ours", value=spawned / ours, bar=8, at_least=True
+        what="the same cases under mp.spawn, once for each check / ours", value=spawned / ours, bar=12, at_least=True
     )
 
 
@@ -138,7 +138,7 @@ def warm(session: Session, exercise: Exercise, received: Submission, idle: Calla
         working = sum(max(0.0, run.seconds - nothing[run.case.world_size]) for run in runs)
         own.append(working / sum(run.seconds for run in runs) * (ran - start) / walls[-1])
     wall = statistics.median(walls)
-    yield Row(what="regrade of all of 03 on a warm server", value=wall, bar=1, unit="s")
+    yield Row(what="regrade of all of 03 on a warm server", value=wall, bar=0.8, unit="s")
     share = 1 - statistics.median(own)
     yield Row(what="   its share that is not the student's own work", value=share, bar=1, note="(told, no bar)")
 

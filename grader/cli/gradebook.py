@@ -13,6 +13,7 @@ from grader.cli.console import say, show
 from grader.cli.ending import FAULT, PASSED
 from grader.course import gradebook
 from grader.model.errors import UsageError
+from grader.model.words import count
 from grader.records import reading
 
 
@@ -62,4 +63,4 @@ def _read(path: Path) -> str:
 
 
 def _count(number: int) -> str:
-    return f"{number} hand-in{'' if number == 1 else 's'}"
+    return count(number, "hand-in")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from grader.grading.observe import Listener
 from grader.model import Case
+from grader.model.words import count
 
 
 class Told(Listener):
@@ -19,4 +20,4 @@ class Told(Listener):
 
     def started(self, case: Case) -> None:
         if case.probe:
-            self._progress(f"{case.name} on {case.world_size} rank{'s' if case.world_size > 1 else ''}")
+            self._progress(f"{case.name} on {count(case.world_size, 'rank')}")

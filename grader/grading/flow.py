@@ -12,9 +12,10 @@ from contextlib import closing, contextmanager
 
 from grader import catalog
 from grader.grading.observe import SILENT, Journalist, Listener, Listeners
+from grader.grading.recorded import Recorded
 from grader.grading.report import device_of, summarise
 from grader.grading.request import Machine, Request
-from grader.grading.running import AnySession, Recorded, Runner, traced
+from grader.grading.running import AnySession, Runner, traced
 from grader.model import MAX_SEED, Exercise, Outcome, Report, Submission, Verdict
 from grader.model.errors import NotRun
 from grader.records import recording

@@ -9,7 +9,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +32,7 @@ from grader.model import (
     TimedOut,
 )
 from grader.model.errors import Cancelled, MissingHardware, NotRun, RunError, WatcherKilled
+from grader.model.words import count
 from grader.ranks import Live
 
 IMPORT_SECONDS = 10.0
@@ -147,8 +148,8 @@ class Runner:
         return run
 
     def _require_hardware(self, case: Case) -> None:
-        if case.gpus and (count := self._machine.gpu_count()) < case.gpus:
-            raise MissingHardware(f"needs {_gpus(case.gpus)}; this machine has {count}")
+        if case.gpus and (there := self._machine.gpu_count()) < case.gpus:
+            raise MissingHardware(f"needs {count(case.gpus, 'GPU')}; this machine has {there}")
 
     def _run_in_time(self, case: Case) -> Run:
         self.check()
@@ -163,39 +164,6 @@ class Runner:
         if hurried.deadline < case.deadline and any(isinstance(record.ending, TimedOut) for record in run.ranks):
             raise NotRun()
         return run
-
-
-class Recorded:
-    """Runs that are there already, as a file has them: in a Runner's place for whoever judges."""
-
-    def __init__(self, seed: int, runs: Sequence[Run], listener: Listener = SILENT) -> None:
-        self.seed, self.listener = seed, listener
-        self._runs = {run.case.id: run for run in runs}
-
-    def imported(self) -> Run | None:
-        """The run of the import, if it was kept."""
-        return self._runs.get(import_case().id)
-
-    def start(self) -> None:
-        """Nothing is to be started."""
-
-    def wait(self, case: Case) -> Run:
-        """Raises RunError for a case that was not run, or MissingHardware where it may have lacked a GPU."""
-        if case.id not in self._runs and case.gpus:
-            raise MissingHardware(f"needs {_gpus(case.gpus)}; the machine of these runs had fewer")
-        if case.id not in self._runs:
-            raise RunError(f"the runs do not hold {case.id}")
-        return self._runs[case.id]
-
-    def finished(self) -> tuple[Run, ...]:
-        return tuple(self._runs.values())
-
-    def check(self) -> None:
-        """Nobody can call off what is over."""
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def run_fairly(

@@ -3,7 +3,8 @@
     values      seeded tensors and other values by place, copies of what a rank has
     spies       models whose forward the judge can repeat, numbered samples, optimizers and forwards that note steps
     meeting     ranks that meet and tell one another something without a process group
-    stores      ports, stand-ins for TCPStore, groups that are held
+    ports       free ports that stay reserved
+    stores      where the code asks to meet: stand-ins for TCPStore, groups that are held
     groups      a default group for some of the ranks, DDP by the device rule
     machine     a machine with any number of GPUs, staged for one process
     memory      what this process keeps alive, by every instrument

@@ -12,6 +12,8 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from grader.kit import ports
+
 PATCHED = ("torch.distributed", "torch.cuda", "torch.accelerator", "torch._C._distributed_c10d")
 """The modules in which `replace_everywhere` looks."""
 STORE_OPTIONS = (
@@ -23,10 +25,8 @@ _RESERVED: list[socket.socket] = []
 
 
 def reserved_port() -> int:
-    """A free port. Its socket stays bound but never listens, so that only who asks for this very port gets it."""
-    holder = socket.socket()
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind(("127.0.0.1", 0))
+    """A free port on loopback, reserved until this process ends."""
+    holder = ports.bound_socket()
     _RESERVED.append(holder)
     return int(holder.getsockname()[1])
 

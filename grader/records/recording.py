@@ -5,12 +5,13 @@ The file is one wire frame, so reading one from a stranger executes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.model import Ending, Exercise, Run
-from grader.model.errors import UsageError, WireError
+from grader.model import Case, Exercise, Run
+from grader.model.errors import MissingHardware, RunError, UsageError, WireError
+from grader.model.words import count
 from grader.records import wire
 from grader.records.structure import exactly, structure, unstructure
 
@@ -39,6 +40,16 @@ def load(path: Path, exercise: Exercise) -> tuple[int, tuple[Run, ...]]:
         raise UsageError(f"{path} does not hold recorded runs of {exercise.name}: {error}.") from error
 
 
+def run_for(runs: Mapping[str, Run], case: Case) -> Run:
+    """The run of a case among recorded ones by case id. Raises RunError where there is none, or MissingHardware where
+    the machine may have lacked GPUs for it."""
+    if case.id in runs:
+        return runs[case.id]
+    if case.gpus:
+        raise MissingHardware(f"needs {count(case.gpus, 'GPU')}; the machine of these runs had fewer")
+    raise RunError(f"the runs do not hold {case.id}")
+
+
 def _contents(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(wire.MAX_FRAME + 1)
@@ -51,10 +62,3 @@ def run_of(raw: Any) -> Run:
         raise ValueError(f"a run of {run.case.id} without its ranks")
     return run
 
-
-def ending_of(raw: Any) -> Ending:
-    """The ending that `unstructure` made plain, by its kind. Raises LookupError, TypeError or ValueError.
-
-    Whoever sends an ending writes `unstructure(ending)`; whoever receives it reads it with this.
-    """
-    return structure(Ending, raw)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.model.words import count, rank_list
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
 from grader.wording.layout import crop, hang, paint, paragraph, spaced, strip_lines, value, wrap
 from grader.wording.marks import FINDINGS_ON_A_TERMINAL, MARKS, OUR_FAULT
 from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
-from grader.wording.text import blocked_by, place, points, rank_list, safe_report
+from grader.wording.text import blocked_by, place, points, safe_report
 
 NARROWEST, WIDEST = 40, 100
 """Columns. Beyond the second, points stand too far from their titles."""
@@ -223,7 +224,7 @@ class _Page:
         if len(lines) > OUTPUT_LINES:
             head, tail = 3, OUTPUT_LINES - 4
             lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines)"]
-        where = f"on {world} rank{'s' if world > 1 else ''}" if run.case.probe else "when the file was imported"
+        where = f"on {count(world, 'rank')}" if run.case.probe else "when the file was imported"
         label = Text.assemble(f"  {rank_list([r.rank for r in ranks])} printed", (f" · {where}", "dim"))
         return [label, *(Text.assemble(("  │ ", "dim"), crop(line, self.width - 4)) for line in lines)]
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.model.words import count, rank_list
 from grader.wording.advice import begun, first_to_write, where_to_start
 from grader.wording.marks import FINDINGS_SHOWN, OUR_FAULT
 from grader.wording.strip import legend, strips
-from grader.wording.text import blocked_by, ended, place, rank_list, waiting
+from grader.wording.text import blocked_by, ended, place, waiting
 
 VALUE_LINES = 12
 OUTPUT_LINES = 40
@@ -162,7 +163,7 @@ def printed(report: Report) -> list[tuple[str, list[str]]]:
         if rank.output.strip():
             shown.setdefault(rank.output, []).append(rank.rank)
     world = len(run.ranks)
-    where = f"on {world} rank{'s' if world > 1 else ''}" if run.case.probe else "when the file was imported"
+    where = f"on {count(world, 'rank')}" if run.case.probe else "when the file was imported"
     return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text)) for text, ranks in shown.items()]
 
 

@@ -27,6 +27,7 @@ from grader.model import (
     Verdict,
     Wait,
 )
+from grader.model.words import count, rank_list
 
 LIMIT = 600
 """Characters of one text that are shown."""
@@ -127,11 +128,6 @@ def world_size_of(case: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def rank_list(ranks: Sequence[int]) -> str:
-    """`rank 1`, or `ranks 0, 2`."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-
-
 def place(finding: Finding, exercise: Exercise) -> str:
     """Where a finding was seen: `ranks 0, 2 of 3 · line 41`; empty where nothing is known. That it was one rank alone
     is told only where the exercise has runs on several."""
@@ -147,7 +143,7 @@ def _ranks_in_world(ranks: Sequence[int], world_size: int | None) -> str:
     if world_size is None:
         return rank_list(ranks) if ranks else ""
     if world_size == 1 or not ranks:
-        return f"on {world_size} rank{'s' if world_size > 1 else ''}"
+        return f"on {count(world_size, 'rank')}"
     if len(set(ranks)) == world_size:
         return f"all {world_size} ranks" if world_size > 2 else "both ranks"
     return f"{rank_list(ranks)} of {world_size}"

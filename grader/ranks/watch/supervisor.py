@@ -14,6 +14,7 @@ import time
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
+from grader.kit import ports
 from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, StackFrame, TimedOut
 from grader.model.errors import WireError
 from grader.ranks.inside import prctl
@@ -28,7 +29,7 @@ from grader.ranks.watch.gloo import GlooEvidence
 from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.starting import started
 from grader.ranks.watch.telling import STOPPED, fault, head, live_row
-from grader.ranks.watch.watched import Watched, reserved_port, signal_name, stopped
+from grader.ranks.watch.watched import Watched, signal_name, stopped
 from grader.records import wire
 
 TICK = 0.04
@@ -54,7 +55,8 @@ class Supervisor:
         self.began = self.start = time.monotonic()
 
     def run(self) -> None:
-        with reserved_port() as port:
+        with ports.bound_socket() as holder:
+            port = holder.getsockname()[1]
             self.ranks = started(self.request, self.folder, port, int(1e9 * self.began))
             self.start = time.monotonic()
             while any(rank.live for rank in self.ranks):

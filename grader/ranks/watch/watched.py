@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import select
 import signal
-import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
@@ -76,19 +74,6 @@ class Watched:
         """The first ending counts."""
         if self.ending is None:
             self.ending = replace(ending, seconds=seconds)
-
-
-@contextlib.contextmanager
-def reserved_port() -> Iterator[int]:
-    """A free port on loopback, kept reserved while it is lent.
-
-    The socket is bound but never listens. Linux then gives the port to nobody else by itself, yet a rank that binds it
-    with SO_REUSEADDR, as torch's TCPStore does, gets it.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
 
 
 def stopped(pid: int) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from grader import timeline
 from grader.model import Finished, RankRecord, Run
 from grader.model.trace import Communication, Span
+from grader.model.words import rank_list
 from grader.render.html.axis import lasting, moment
-from grader.wording.text import ended, rank_list, waiting
+from grader.wording.text import ended, waiting
 
 LETTERS = {
     "all_reduce": "AR",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from grader.model import Entry, Report, Result
+from grader.model.words import rank_list
 from grader.render.html.checks import CheckView, FindingView
 from grader.render.html.checks import checks as checks_of
 from grader.render.html.events import troubled
@@ -15,7 +16,7 @@ from grader.render.html.shapes import Picture
 from grader.render.html.source import Line, Mark, marked, shown_lines
 from grader.wording.advice import begun, first_to_write, replay, where_to_start
 from grader.wording.layout import crop
-from grader.wording.text import ended, rank_list, safe_report
+from grader.wording.text import ended, safe_report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.model import Killed, Outcome, RankRecord, Report, Run, StackFrame
+from grader.model.words import count, rank_list
 from grader.render.html.axis import moment
 from grader.render.html.events import troubled
 from grader.render.html.picture import picture
 from grader.render.html.shapes import Picture
 from grader.timeline import ended_at
-from grader.wording.text import IMPORT, ended, rank_list
+from grader.wording.text import IMPORT, ended
 
 FRAMES_SHOWN = 8
 BARS, BARS_A_RANK, FEWEST = 5_000, 300, 24
@@ -53,7 +54,7 @@ class RunView:
         if not self.run.case.probe or self.run.case.id == IMPORT:
             return "import of the file"
         size = len(self.run.ranks) or self.run.case.world_size
-        return f"{self.run.case.name} on {size} rank{'s' if size != 1 else ''}"
+        return f"{self.run.case.name} on {count(size, 'rank')}"
 
 
 def went_wrong(run: Run, report: Report) -> bool:
