@@ -16,8 +16,9 @@ import pytest
 from grader import catalog
 from grader.grading.flow import judge, uninterrupted
 from grader.grading.observe import SILENT, Journalist, Listener, Listeners
+from grader.grading.recorded import Recorded
 from grader.grading.request import Machine
-from grader.grading.running import Recorded, Runner, oom_kills, run_all, run_fairly
+from grader.grading.running import Runner, oom_kills, run_all, run_fairly
 from grader.model import (
     Case,
     Exercise,

@@ -164,9 +164,9 @@ class Session:
         self._stack.close()
 
     def _end_host(self) -> None:
-        """Hang up; the host then ends every run. Kill it if it does not leave, or has not come up and so runs none."""
+        """Hang up; the host then ends every run. Kill it if it does not leave."""
         self._socket.close()
-        if not self._ready:
+        if not self._ready:  # it would see that only when all is imported, and has started nothing yet
             self._host.kill()
         try:
             self._host.wait(timeout=10)
@@ -174,7 +174,8 @@ class Session:
             self._host.kill()
             self._host.wait()
         _hosts.discard(self._host.pid)
-        self._sweep()
+        if self._ready:
+            self._sweep()
 
     def _await_ready(self) -> None:
         if self._ready:
