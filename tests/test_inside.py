@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grader.ranks.inside.exceptions import MAX_SAID
 from grader.ranks.inside.rank import Attempt
 
 
@@ -53,13 +54,31 @@ class Odd(Exception):
     __notes__: Any = 5
 
 
-@pytest.mark.parametrize("error", [Mute(), Odd("x"), ValueError("x" * 9000)])
+def noted(note: Any) -> Exception:
+    error = ValueError("x")
+    error.__notes__ = [note]  # add_note would refuse it
+    return error
+
+
+@pytest.mark.parametrize("error", [Mute(), Odd("x"), ValueError("x" * 90_000), noted(Mute()), noted("n" * 90_000)])
 def test_an_odd_error_is_told_all_the_same(error: Exception) -> None:
     """A student's exception may be anything; what is told is short."""
     error.__context__ = Mute()
     error.__context__.__context__ = error
     told = Attempt(error=error).described()
-    assert 0 < len(told["message"]) <= 4000 and 0 < len(told["said"]) <= 4000
+    assert 0 < len(told["message"]) <= 4000 and 0 < len(told["said"]) <= MAX_SAID + len(" … ")
+
+
+@pytest.mark.parametrize("place", ["own", "cause", "note"])
+def test_the_end_of_a_long_traceback_of_another_process_is_told(place: str) -> None:
+    """That is where its message stands, and a launcher's error may hold nothing else."""
+    words = "Traceback (most recent call last):\n" + "  File x\n" * 5000 + "KeyError: fault 1f2e"
+    error = RuntimeError(words if place == "own" else "a rank failed")
+    if place == "cause":
+        error.__cause__ = RuntimeError(words)
+    if place == "note":
+        error.add_note(words)
+    assert Attempt(error=error).described()["said"].endswith("KeyError: fault 1f2e")
 
 
 def test_a_rank_brings_no_other_process_along() -> None:

@@ -11,6 +11,8 @@ from grader.ranks.inside.waits import MAX_FRAMES
 MAX_TEXT = 4000
 MAX_CAUSES = 5
 MAX_LINKED = 50
+MAX_SAID = 20_000
+"""Characters of all that an error says. A traceback of another process may be long, and has its message at the end."""
 
 
 def described(error: BaseException, file: str, importing: bool) -> dict[str, Any]:
@@ -37,8 +39,12 @@ def _is_transport(error: BaseException) -> bool:
 
 def text_of(error: BaseException) -> str:
     """An error's message, at most 4000 characters of it."""
+    return _whole_text(error)[:MAX_TEXT]
+
+
+def _whole_text(thing: object) -> str:
     try:
-        return str(error)[:MAX_TEXT]
+        return str(thing)
     except Exception:  # a student's __str__ may raise; the type still tells something
         return "(its message could not be read)"
 
@@ -55,20 +61,26 @@ def _causes(error: BaseException) -> list[str]:
 
 
 def said(error: BaseException) -> str:
-    """All that an error says, at most 4000 characters: its text and its notes, then those of the errors that it came
-    from and of the members of a group, each after its type."""
-    lines, seen, waiting = [text_of(error)], {id(error)}, [error]
+    """All that an error says: its text and its notes, then those of the errors that it came from and of the members of
+    a group, each after its type. Of more than 20,000 characters both ends are kept."""
+    lines, seen, waiting = [_ends(error)], {id(error)}, [error]
     while waiting and len(seen) < MAX_LINKED:
         error = waiting.pop(0)
         notes = getattr(error, "__notes__", None)  # a student may have put anything there
-        lines += [str(note)[:MAX_TEXT] for note in (notes if isinstance(notes, list) else [])]
+        lines += map(_ends, notes if isinstance(notes, list) else [])
         members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
         for link in (error.__cause__, error.__context__, *members):
             if link is not None and id(link) not in seen:
                 seen.add(id(link))
                 waiting.append(link)
-                lines.append(f"{type(link).__qualname__}: {text_of(link)}")
-    return "\n".join(lines)[:MAX_TEXT]
+                lines.append(f"{type(link).__qualname__}: {_ends(link)}")
+    return _ends("\n".join(lines))
+
+
+def _ends(thing: object) -> str:
+    """What it says: all of it, or its beginning and its end."""
+    text, half = _whole_text(thing), MAX_SAID // 2
+    return text if len(text) <= MAX_SAID else f"{text[:half]} … {text[-half:]}"
 
 
 def frames_of(error: BaseException, file: str) -> list[list[Any]]:
