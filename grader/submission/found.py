@@ -123,8 +123,8 @@ def _companions(exercise: Exercise, folder: Path, location: Path) -> dict[str, b
     found = {}
     for name in exercise.companions:
         file = file_of(name)
-        places = (folder / name / file, folder / "exercises" / name / file, folder / file, location.parent / file)
-        source = next(filter(None, (_usable(place, folder) for place in places)), None)
+        beside = (folder / name / file, folder / "exercises" / name / file, folder / file, location.parent / file)
+        source = next(filter(None, (_usable(place, folder) for place in beside)), None)
         if source:
             found[name] = source
     return found
