@@ -235,9 +235,10 @@ def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleTy
 
 def preload() -> None:
     """Import what judging needs, while the ranks' host does the same in its own process."""
+    gc.disable()
     importlib.import_module("pytest_timeout")
     import torch
 
     torch.set_num_threads(1)
-    gc.collect()
     gc.freeze()  # torch's hundred thousand objects are here to stay; no collection need look at them again
+    gc.enable()

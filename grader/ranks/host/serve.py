@@ -46,8 +46,7 @@ def preload() -> None:
     for module in pkgutil.iter_modules(grader.kit.__path__):
         importlib.import_module(f"grader.kit.{module.name}")
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # keeps the collector from copying the preloaded pages in every rank
+    gc.freeze()  # keeps the collector from copying the preloaded pages in every rank; there is next to no garbage yet
     gc.enable()
 
 
