@@ -329,13 +329,20 @@ def test_two_grades_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
         return right(submission, case)
 
     def graded(root: Path, gpus: int) -> list[Outcome]:
-        exercise = with_gpus(catalog.load(small.NAME, root), 1)
-        _, verdicts = judged(FakeSession(otherwise=together), exercise, machine=Machine(gpus=gpus))
+        try:
+            exercise = with_gpus(catalog.load(small.NAME, root), 1)
+            _, verdicts = judged(FakeSession(otherwise=together), exercise, machine=Machine(gpus=gpus))
+        except Exception:
+            both.abort()  # so that this error is the one that is told
+            raise
         return [verdict.outcome for verdict in verdicts]
 
     for _ in range(3):
         with ThreadPoolExecutor(max_workers=2) as pool:
-            one, two = pool.map(graded, roots, (1, 0))
+            grades = [pool.submit(graded, root, gpus) for root, gpus in zip(roots, (1, 0), strict=True)]
+        causes = [grade.exception() for grade in grades]
+        assert [cause for cause in causes if cause and not isinstance(cause, threading.BrokenBarrierError)] == []
+        one, two = (grade.result() for grade in grades)
         assert one == [Outcome.PASSED] * 3
         assert two == [Outcome.SKIPPED, Outcome.SKIPPED, Outcome.FAILED]
     assert {name: os.environ.get(name) for name in before} == before
