@@ -24,4 +24,6 @@ def small_request() -> Request:
         start_method="forkserver",
         live=False,
         alone=False,
+        dynamo=False,
+        dynamo_soon=False,
     )

@@ -291,6 +291,29 @@ def student(rank):
     assert run.ranks[0].observations == {"visible": ""} and run.ranks[0].device == "cpu"
 
 
+def test_a_run_that_does_without_dynamo_does_not_wait_for_it(run_on_ranks: RunIt) -> None:
+    """The host imports it later, while ranks are about: none of them can put anything in its way."""
+    source = """\
+import pathlib, sys
+
+def student(rank):
+    rank.record("imported", "torch._dynamo" in sys.modules)
+
+def plant(rank):
+    for place in pathlib.Path.cwd().parents[:2]:
+        for name in ("sympy", "mpmath", "torchgen", "networkx"):
+            (place / f"{name}.py").write_text("import os; os._exit(9)")
+    student(rank)
+"""
+    with Session() as session:
+
+        def imported(probe: str, dynamo: bool) -> object:
+            run = run_on_ranks(probe, source=source, session=session, world_size=1, process_group=False, dynamo=dynamo)
+            return run.ranks[0].observations.get("imported")
+
+        assert [imported("plant", False), imported("student", True), imported("student", False)] == [False, True, True]
+
+
 def test_two_runs_at_once_do_not_disturb_each_other(run_on_ranks: RunIt) -> None:
     """One deadlocks while the other finishes."""
     from concurrent.futures import ThreadPoolExecutor

@@ -131,6 +131,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             limits=_limits(family.limits),
             crashes=family.crashes,
             gpus=family.gpus,
+            dynamo=family.dynamo,
         )
         for world_size in family.world_sizes
     ]

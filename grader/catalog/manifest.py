@@ -86,6 +86,7 @@ class CaseFamily(Strict):
     limits: CaseLimits = CaseLimits()
     crashes: bool = False
     gpus: NonNegativeInt = 0
+    dynamo: bool = True
 
 
 class CheckEntry(Strict):

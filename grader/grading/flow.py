@@ -89,8 +89,9 @@ def run(
             return
         session.start()
         listener.phase("starting")
-        preload()
         with runner.running():
+            runner.begin()
+            preload()
             yield runner
 
 

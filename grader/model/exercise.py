@@ -54,7 +54,9 @@ class Limits:
 class Case:
     """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks. `crashes` says that the
     probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone. `gpus` is how many GPUs it
-    needs: where there are fewer it is not run. `folder` is where its probe.py lies, if not in the exercise's own."""
+    needs: where there are fewer it is not run. `dynamo` says that its ranks may use an optimizer, DDP or FSDP, which
+    import torch._dynamo; without it a rank does so itself. `folder` is where its probe.py lies, if not in the
+    exercise's own."""
 
     name: str
     world_size: int
@@ -70,6 +72,7 @@ class Case:
     crashes: bool = False
     visibility: str = "visible"
     gpus: int = 0
+    dynamo: bool = True
     folder: Path | None = None
 
     @property

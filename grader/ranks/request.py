@@ -12,7 +12,8 @@ from grader.model import Case, Exercise, Limits, Submission, file_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs; `alone`
-    that the kernel counts the ranks' processes apart from all others of the user."""
+    that the kernel counts the ranks' processes apart from all others of the user; `dynamo` that the ranks may use
+    torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile."""
 
     file: str
     files: Mapping[str, bytes]
@@ -30,6 +31,8 @@ class Request:
     start_method: str
     live: bool
     alone: bool
+    dynamo: bool
+    dynamo_soon: bool
 
 
 def plain(request: Request) -> dict[str, Any]:
@@ -66,4 +69,6 @@ def request_for(
         start_method=start_method,
         live=live,
         alone=alone,
+        dynamo=case.dynamo,
+        dynamo_soon=any(other.dynamo for other in exercise.cases),
     )

@@ -61,4 +61,3 @@ def run_of(raw: Any) -> Run:
     if [record.rank for record in run.ranks] != list(range(min(run.case.world_size, len(run.ranks) + 1))):
         raise ValueError(f"a run of {run.case.id} without its ranks")
     return run
-

@@ -16,6 +16,7 @@ import os
 import pkgutil
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,24 +30,38 @@ from grader.records import wire
 
 
 def preload() -> None:
-    """Import what ranks need, so that no rank pays for it. torch._dynamo is imported by the first optimizer."""
+    """Import what all ranks need, so that no rank pays for it."""
+    with _without_garbage():
+        import torch
+        import torch.distributed
+        import torch.multiprocessing
+        import torch.nn.parallel
+        import torch.utils.data
+
+        import grader.kit
+        import grader.ranks.inside.rank
+        import grader.ranks.inside.tracer
+        import grader.ranks.watch.supervisor
+
+        for module in pkgutil.iter_modules(grader.kit.__path__):
+            importlib.import_module(f"grader.kit.{module.name}")
+        torch.set_num_threads(1)
+
+
+def preload_dynamo() -> None:
+    """Import what the first optimizer, DDP and FSDP would. It takes as long as torch itself, so a run that does without
+    need not wait for it. Calling it again does nothing."""
+    if "torch._dynamo" not in sys.modules:
+        with _without_garbage():
+            importlib.import_module("torch._dynamo")
+
+
+@contextlib.contextmanager
+def _without_garbage() -> Iterator[None]:
+    """What is imported is here to stay: no collection looks at it, so that none copies its pages in every rank."""
     gc.disable()
-    import torch
-    import torch._dynamo
-    import torch.distributed
-    import torch.multiprocessing
-    import torch.nn.parallel
-    import torch.utils.data
-
-    import grader.kit
-    import grader.ranks.inside.rank
-    import grader.ranks.inside.tracer
-    import grader.ranks.watch.supervisor
-
-    for module in pkgutil.iter_modules(grader.kit.__path__):
-        importlib.import_module(f"grader.kit.{module.name}")
-    torch.set_num_threads(1)
-    gc.freeze()  # keeps the collector from copying the preloaded pages in every rank; there is next to no garbage yet
+    yield
+    gc.freeze()  # what could be collected now is less than a page
     gc.enable()
 
 
@@ -65,10 +80,14 @@ def serve(judge: socket.socket) -> None:
         if not (received := receive(judge)):
             return
         request, descriptor = received
+        if request.dynamo:
+            preload_dynamo()
         with _undisturbed():
             if not runs:
                 _tidy()
             _start(judge, runs, request, Served(Path.cwd() / f"run-{number}", descriptor))
+        if request.dynamo_soon:
+            preload_dynamo()
 
 
 def _start(judge: socket.socket, runs: dict[int, Served], request: Request, run: Served) -> None:

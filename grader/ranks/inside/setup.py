@@ -55,7 +55,7 @@ def set_up(index: int, scene: Scene, output: Any) -> None:
     multiprocessing.set_start_method(None, force=True)  # undecided, as in an interpreter of the student's own
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv = ["rank"]
-    sys.path[:] = [scene.code, *[entry for entry in sys.path if entry and entry != str(Path.cwd())]]
+    sys.path[:] = [scene.code, *sys.path]
     import torch
 
     torch.set_num_threads(1)
