@@ -9,18 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
 from grader.model import MIB, Limits
+from grader.ranks.watch import usage
 
 EVERY, DISK_EVERY, SHARES_EVERY = 0.25, 1.0, 2.0
 """Seconds between two counts of processes and memory, of files, and of memory with what is shared told apart."""
 MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""
+
+Owner = int | None
+"""The rank that a process comes from; None for one whose parents have gone."""
 
 
 class Excess(NamedTuple):
@@ -31,86 +35,103 @@ class Excess(NamedTuple):
 
 
 class Census:
-    """One run. `folder` holds its files; `base` is the anonymous memory in bytes that each rank begins with."""
+    """One run of `ranks` ranks. `folder` holds its files, and `elsewhere` are further file systems of its own.
 
-    def __init__(self, limits: Limits, folder: Path, base: int) -> None:
-        self._limits, self._folder, self._base = limits, folder, base
+    Memory is what a rank has beyond what it began with: `base` bytes, which forks of the warm host share with it and
+    ranks that were `spawned` have each for itself.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        folder: Path,
+        base: int,
+        *,
+        ranks: int = 1,
+        elsewhere: Sequence[Path] = (),
+        spawned: bool = False,
+    ) -> None:
+        self._limits, self._folder, self._base, self._ranks = limits, folder, base, ranks
+        self._elsewhere, self._spawned = elsewhere, spawned
         self._counted = self._measured = time.monotonic()
         self._shared_again = 0.0
 
     def excess(self, pids: Mapping[int, int]) -> Excess | None:
-        """The limit that the run has passed, if any. `pids` maps ranks to processes. Cheap when called often."""
+        """The limit that the run has passed, if any. `pids` maps ranks to their processes, also those that have said
+        how they ended and are still there. Cheap when called often."""
         now = time.monotonic()
         if now - self._counted >= EVERY:
             self._counted = now
-            if found := self._processes(pids):
+            members = _members(pids)
+            if found := self._processes(members) or self._memory(members, pids):
                 return found
         if now - self._measured >= DISK_EVERY:
             self._measured = now
-            return self._disk()
+            return self._disk(pids)
         return None
 
-    def _processes(self, pids: Mapping[int, int]) -> Excess | None:
-        threads: dict[int | None, int] = {}
-        memory: dict[int | None, int] = {}
-        members = _members(pids)
-        if len(members) > self._limits.processes:  # a fork bomb is not measured, for it grows meanwhile
-            owners = [rank for rank, _ in members]
-            text = f"processes: {len(members)} processes, at most {self._limits.processes}"
-            return Excess(text, _most({rank: owners.count(rank) for rank in set(owners)}))
+    def _processes(self, members: list[tuple[Owner, psutil.Process]]) -> Excess | None:
+        """A fork bomb is counted and not measured, for it grows meanwhile."""
+        most, threads = self._limits.processes, dict[Owner, int]()
         for rank, process in members:
-            with contextlib.suppress(psutil.Error), process.oneshot():
-                threads[rank] = threads.get(rank, 0) + process.num_threads()
-                memory[rank] = memory.get(rank, 0) + _anonymous(process) - (self._base if process.pid in pids else 0)
-        if (count := sum(threads.values())) > self._limits.processes:
-            text = f"processes: {count} processes and threads, at most {self._limits.processes}"
-            return Excess(text, _most(threads))
-        if sum(memory.values()) > self._limits.memory * max(1, len(pids)):
-            if time.monotonic() < self._shared_again:
-                return None
-            memory = _shares(pids)  # forks share most of theirs, which takes a longer look
-            self._shared_again = time.monotonic() + SHARES_EVERY
-        if sum(memory.values()) > self._limits.memory * max(1, len(pids)):
-            text = f"memory: {sum(memory.values()) // MIB} MiB, at most {self._limits.memory // MIB} MiB for each rank"
-            return Excess(text, _most(memory))
-        return None
+            with contextlib.suppress(psutil.Error):
+                threads[rank] = threads.get(rank, 0) + (1 if len(members) > most else process.num_threads())
+        if (count := sum(threads.values())) <= most:
+            return None
+        kind = "processes" if len(members) > most else "processes and threads"
+        return Excess(f"processes: {count} {kind}, at most {most}", _most(threads))
 
-    def _disk(self) -> Excess | None:
-        size = 0
+    def _memory(self, members: list[tuple[Owner, psutil.Process]], pids: Mapping[int, int]) -> Excess | None:
+        began = dict.fromkeys(pids.values(), self._base)
+        roughly = _by_owner((rank, usage.own_memory(one.pid) - began.get(one.pid, 0)) for rank, one in members)
+        if not self._over(roughly) or time.monotonic() < self._shared_again:
+            return None
+        self._shared_again = time.monotonic() + SHARES_EVERY
+        amounts = self._exactly(members)  # forks share most of theirs, which takes a longer look
+        if not self._over(amounts):
+            return None
+        most, blamed = self._limits.memory // MIB, _most(amounts)
+        much = max(amounts.values()) if blamed else sum(amounts.values())
+        return Excess(f"memory: {much // MIB} MiB, at most {most} MiB for each rank", blamed)
+
+    def _over(self, amounts: Mapping[Owner, int]) -> bool:
+        """One rank over its limit, or all over that of all: nobody knows whose a process is whose parents have gone."""
+        whole = self._limits.memory * self._ranks
+        return sum(amounts.values()) > whole or max(amounts.values(), default=0) > self._limits.memory
+
+    def _exactly(self, members: list[tuple[Owner, psutil.Process]]) -> dict[Owner, int]:
+        """Memory by rank, each page once. What a rank's forks share of the base is together at most the base."""
+        part = self._base if self._spawned else usage.shared_part()
+        amounts = _by_owner((rank, usage.shared_out(process.pid)) for rank, process in members)
+        forks = _by_owner((rank, part) for rank, _ in members)
+        return {rank: max(0, amount - min(forks[rank], self._base)) for rank, amount in amounts.items()}
+
+    def _disk(self, pids: Mapping[int, int]) -> Excess | None:
+        size = sum(map(usage.used, self._elsewhere))
+        size += usage.nameless_files([process.pid for _, process in _members(pids)], self._elsewhere)
         for count, entry in enumerate(_files(self._folder), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
-            if size > self._limits.disk or count > MAX_FILES:
-                seen = f"more than {MAX_FILES} files" if count > MAX_FILES else f"{size // MIB} MiB of files or more"
-                return Excess(f"disk: {seen}, at most {self._limits.disk // MIB} MiB", frozenset())
-        return None
+            if count > MAX_FILES:
+                return self._full(f"more than {MAX_FILES} files")
+            if size > self._limits.disk:
+                break
+        return self._full(f"{size // MIB} MiB of files or more") if size > self._limits.disk else None
+
+    def _full(self, seen: str) -> Excess:
+        return Excess(f"disk: {seen}, at most {self._limits.disk // MIB} MiB", frozenset())
 
 
 def anonymous_memory() -> int:
     """Bytes of this process that no file stands behind."""
-    return _anonymous(psutil.Process())
+    return usage.own_memory(os.getpid())
 
 
-def _anonymous(process: psutil.Process) -> int:
-    memory: Any = process.memory_info()
-    return int(memory.rss - getattr(memory, "shared", 0))
-
-
-def _shares(pids: Mapping[int, int]) -> dict[int | None, int]:
-    """Bytes of memory by rank, where of a page that n processes share each has a part of n."""
-    found: dict[int | None, int] = {}
-    for rank, process in _members(pids):
-        with contextlib.suppress(psutil.Error):
-            memory: Any = process.memory_full_info()
-            found[rank] = found.get(rank, 0) + int(getattr(memory, "pss", memory.uss))
-    return found or {None: 0}
-
-
-def _members(pids: Mapping[int, int]) -> list[tuple[int | None, psutil.Process]]:
-    """Every process below this one with the rank that it comes from; None for one whose parents have gone."""
+def _members(pids: Mapping[int, int]) -> list[tuple[Owner, psutil.Process]]:
+    """Every process below this one with the rank that it comes from."""
     children = psutil.Process().children(recursive=True)
-    owners: dict[int, int | None] = {pid: rank for rank, pid in pids.items()}
-    found: list[tuple[int | None, psutil.Process]] = []
+    owners: dict[int, Owner] = {pid: rank for rank, pid in pids.items()}
+    found: list[tuple[Owner, psutil.Process]] = []
     for process in children:  # parents come before their children
         with contextlib.suppress(psutil.Error):
             owners.setdefault(process.pid, owners.get(process.ppid()))
@@ -118,7 +139,14 @@ def _members(pids: Mapping[int, int]) -> list[tuple[int | None, psutil.Process]]
     return found
 
 
-def _most(amounts: Mapping[int | None, int]) -> frozenset[int]:
+def _by_owner(rows: Iterable[tuple[Owner, int]]) -> dict[Owner, int]:
+    amounts: dict[Owner, int] = {}
+    for rank, amount in rows:
+        amounts[rank] = amounts.get(rank, 0) + max(0, amount)
+    return amounts
+
+
+def _most(amounts: Mapping[Owner, int]) -> frozenset[int]:
     most = max(amounts, key=lambda rank: amounts[rank])
     return frozenset() if most is None else frozenset({most})
 

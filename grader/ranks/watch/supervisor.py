@@ -38,6 +38,8 @@ ANSWER = 1.0
 LAST_READS = 128
 """So often the channel of a rank that has ended is read once more; each time up to 4 MiB."""
 MAX_OBSERVATIONS = wire.MAX_FRAME
+IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))
+"""File systems that are this session's own where the ranks are alone."""
 START_SECONDS = 90.0
 """How long interpreters may take to start and import torch, which they do anew where there is no fork."""
 
@@ -48,11 +50,22 @@ class Supervisor:
     def __init__(self, request: Request, folder: Path, judge: Connection) -> None:
         self.request, self.judge = request, judge
         self.folder = RunFolder(folder, request.files, request.world_size)
-        self.census = Census(request.limits, self.folder.path, anonymous_memory())
+        self.census = self._census()
         self.rule, self.watch = DeadlockRule(request.world_size), quiet.Watch()
         self.ranks: list[Watched] = []
         self.questions = 0
         self.began = self.start = time.monotonic()
+
+    def _census(self) -> Census:
+        request = self.request
+        return Census(
+            request.limits,
+            self.folder.path,
+            anonymous_memory(),
+            ranks=request.world_size,
+            elsewhere=[place for place in IN_MEMORY if request.alone and os.path.ismount(place)],
+            spawned=request.start_method == "spawn",
+        )
 
     def run(self) -> None:
         with ports.bound_socket() as holder:
@@ -175,7 +188,7 @@ class Supervisor:
         loud = frozenset(rank.rank for rank in live if rank.printed.total > most)
         if loud:
             return Excess(f"output: more than {most // MIB} MiB", loud)
-        return self.census.excess({rank.rank: rank.pid for rank in live})
+        return self.census.excess({rank.rank: rank.pid for rank in self.ranks if not rank.gone})
 
     def _end_excess(self, live: list[Watched], found: Excess) -> None:
         """End the run. If no rank can be blamed, all live ranks are."""

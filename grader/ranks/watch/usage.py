@@ -1,0 +1,91 @@
+"""What processes use of this machine: memory of their own, and files that have no name or lie in shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+
+SHARED_MEMORY = "/dev/shm/"
+NAMELESS_MAP = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) ..[-w]s \S+ (\S+) (\d+) +(/dev/zero \(deleted\)|/memfd:.*|/SYSV.*)$", re.M
+)
+"""A line of /proc/PID/maps about shared memory that no file in a folder stands behind."""
+
+
+def own_memory(pid: int) -> int:
+    """Bytes of a process that no file stands behind, each page in full, however many processes share it."""
+    with contextlib.suppress(OSError):
+        return sum(_kilobytes(Path(f"/proc/{pid}/status"), "RssAnon", "RssShmem"))
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return 0
+
+
+def shared_out(pid: int) -> int:
+    """The same, where of a page that n processes share each has a part of n. A look takes milliseconds."""
+    with contextlib.suppress(OSError):
+        return sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss_Anon", "Pss_Shmem"))
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_full_info().uss)
+    return 0
+
+
+def shared_part() -> int:
+    """Bytes that are this process's part of what it shares with others: so much each fork of the warm host has as well,
+    without having asked for it."""
+    with contextlib.suppress(OSError):
+        told = Path("/proc/self/smaps_rollup")
+        return max(0, sum(_kilobytes(told, "Pss_Anon")) - sum(_kilobytes(told, "Private_Dirty")))
+    return 0
+
+
+def _kilobytes(file: Path, *names: str) -> Iterator[int]:
+    for line in file.read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name in names:
+            yield int(rest.split()[0]) * 1024
+
+
+def nameless_files(pids: Iterable[int], counted: Iterable[Path] = ()) -> int:
+    """Bytes of what processes keep in files that were removed or never had a name (memfd), in shared memory that is
+    mapped alone, and in files of /dev/shm that they have open. Each file once, and none of the `counted` folders."""
+    others = {folder.stat().st_dev for folder in counted}
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for key, size in _held(pid):
+                sizes[key] = size
+            for key, size in _mapped(pid):
+                sizes.setdefault(key, size)
+    return sum(size for (device, _), size in sizes.items() if device not in others)
+
+
+def _held(pid: int) -> Iterator[tuple[tuple[int, int], int]]:
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            seen = os.stat(entry.path)
+            if stat.S_ISREG(seen.st_mode) and (
+                not seen.st_nlink or os.readlink(entry.path).startswith((SHARED_MEMORY, "/memfd:"))
+            ):
+                yield (seen.st_dev, seen.st_ino), seen.st_blocks * 512
+
+
+def _mapped(pid: int) -> Iterator[tuple[tuple[int, int], int]]:
+    """What is mapped counts in full: the kernel tells nobody how much of it was touched by processes that have gone."""
+    for first, last, device, inode, _ in NAMELESS_MAP.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")):
+        major, minor = (int(part, 16) for part in device.split(":"))
+        yield (os.makedev(major, minor), int(inode)), int(last, 16) - int(first, 16)
+
+
+def used(folder: Path) -> int:
+    """Bytes in the file system of a folder, files without a name among them."""
+    with contextlib.suppress(OSError):
+        told = os.statvfs(folder)
+        return (told.f_blocks - told.f_bfree) * told.f_frsize
+    return 0

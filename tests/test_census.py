@@ -1,0 +1,115 @@
+"""What the supervisor counts of a run of three ranks: to each its own, whoever has ended and however it is kept."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader.model import Finished, Limits, Run
+from grader.ranks.watch import usage
+from tests.conftest import LEVELS, RunIt
+
+MIB = 2**20
+LIMITS = Limits(memory=256 * MIB, disk=64 * MIB)
+HOARD = """\
+import mmap, os, time
+
+def hoard(rank):
+{body}
+    time.sleep(2.5)
+"""
+SHARED = """\
+    if rank.rank == 0:
+        kept = mmap.mmap(-1, {size} << 20)
+        for _ in range({size}):
+            kept.write(b'x' * 2**20)
+"""
+FORKED = """\
+    if rank.rank == 0:
+        for _ in range(4):
+            if not os.fork():
+                kept = b'x' * ({size} << 20)
+                time.sleep(9)
+                os._exit(0)
+"""
+COPIED = """\
+    kept = b'x' * ({size} << 20)
+    for _ in range(6):
+        if not os.fork():
+            time.sleep(2)
+            os._exit(0)
+"""
+EARLY = "    if rank.rank < 2:\n        return\n    kept = b'x' * ({size} << 20)\n"
+NAMELESS = {
+    "a file of memory": "os.memfd_create('x')",
+    "a removed file": "os.open('x', os.O_CREAT | os.O_RDWR); os.unlink('x')",
+    "a removed file of shared memory": "os.open('/dev/shm/x', os.O_CREAT | os.O_RDWR); os.unlink('/dev/shm/x')",
+}
+
+
+@pytest.fixture
+def hoard(run_on_ranks: RunIt) -> Callable[..., Run]:
+    """Run a body on three ranks without a group."""
+
+    def run(body: str, size: int, **how: object) -> Run:
+        source = HOARD.format(body=body.format(size=size))
+        return run_on_ranks("hoard", source=source, world_size=3, process_group=False, **{"limits": LIMITS, **how})
+
+    return run
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_a_rank_began_with_is_never_charged_to_it(hoard: Callable[..., Run], level: str) -> None:
+    """Two ranks are done and wait to be let go, the third uses most of what it may: a rank that has ended still has
+    its base, and the run keeps the allowance of three."""
+    run = hoard(EARLY, 200)
+    assert all(isinstance(one.ending, Finished) for one in run.ranks), run
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_pages_that_forks_share_are_counted_once(hoard: Callable[..., Run], level: str) -> None:
+    """Eighteen forks of three ranks, each of which shows 150 MiB of its rank's and all of the host's."""
+    run = hoard(COPIED, 150)
+    assert all(isinstance(one.ending, Finished) for one in run.ranks), run
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("body", "size"), [(SHARED, 400), (FORKED, 120)], ids=["shared", "forked"])
+def test_a_rank_may_not_use_what_the_others_leave(hoard: Callable[..., Run], level: str, body: str, size: int) -> None:
+    """Less than three times the limit in shared memory or in child processes, which the kernel's limits do not see."""
+    run = hoard(body, size, limits=Limits(memory=256 * MIB))
+    assert run.diagnosis is not None and (run.diagnosis.kind, run.diagnosis.ranks) == ("limit", (0,)), run
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", NAMELESS)
+def test_files_without_a_name_count(hoard: Callable[..., Run], level: str, kind: str) -> None:
+    """Written and never mapped, they are in no folder and in no process's memory."""
+    write = f"    fd = {NAMELESS[kind].partition(';')[0]}\n    {NAMELESS[kind].partition(';')[2].strip() or 'pass'}\n"
+    run = hoard(write + "    for _ in range({size}):\n        os.write(fd, b'x' * 2**20)\n", 40)
+    assert run.diagnosis is not None and run.diagnosis.kind == "limit", run
+    assert "disk" in run.diagnosis.findings[0].sentence() or "files" in run.diagnosis.findings[0].sentence()
+
+
+@pytest.mark.parametrize("level", ["bubblewrap"])
+@pytest.mark.parametrize("folder", ["/dev/shm", "/tmp"])
+def test_files_in_memory_count_after_they_are_closed(hoard: Callable[..., Run], level: str, folder: str) -> None:
+    """In the file systems that are a session's own. Below bubblewrap they are everybody's."""
+    body = f"    if os.access('{folder}', os.W_OK):\n        with open(f'{folder}/{{rank.rank}}', 'wb') as file:\n"
+    if not usage.used(Path(folder)) and folder == "/tmp":
+        pytest.skip("/tmp lies on the disk inside")
+    run = hoard(body.replace("{rank.rank}", "{{rank.rank}}") + "            file.write(b'x' * ({size} << 20))\n", 40)
+    assert run.diagnosis is not None and run.diagnosis.kind == "limit", run
+
+
+def test_shared_memory_that_a_child_has_filled_counts() -> None:
+    """Its pages stay while anybody has it mapped, and are in nobody's memory once the child has gone."""
+    with mmap.mmap(-1, 64 * MIB) as kept:
+        before = usage.own_memory(os.getpid())
+        assert usage.nameless_files([os.getpid()]) >= 64 * MIB
+        kept.write(b"x" * 32 * MIB)
+        assert usage.own_memory(os.getpid()) - before >= 32 * MIB
