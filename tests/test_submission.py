@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from grader.model import Exercise, Finding, RequiredName, Submission
-from grader.model.errors import UsageError
-from grader.submission import begun, receive
+from grader.model.errors import RunError, UsageError
+from grader.submission import begun, reader, receive
 
 GOOD = b"import torch\n\ndef train_ddp(rank):\n    return rank\n"
 STUB = '''\
@@ -214,9 +214,9 @@ def test_what_python_reads_is_no_problem(root: Path, source: bytes) -> None:
     assert received(root, write(root / "s.py", source)).problem is None
 
 
-@pytest.mark.parametrize("coding", ["klingon", "rot13", "hex", "undefined", "idna"])
+@pytest.mark.parametrize("coding", ["klingon", "rot13", "hex", "undefined", "idna", "punycode"])
 def test_an_unusable_coding_line_is_the_students_problem(root: Path, coding: str) -> None:
-    """Unknown codecs and those that are none for text."""
+    """Unknown codecs, those that are none for text, and those that take minutes."""
     assert problem(root, f"# coding: {coding}\nx = 'é..'\n".encode()).expected == "Python source in UTF-8"
 
 
@@ -266,6 +266,21 @@ def test_of_a_long_line_the_part_around_the_caret_is_shown(root: Path) -> None:
 def test_a_file_nested_too_deeply_is_the_students_problem(root: Path, source: str) -> None:
     """The compiler gives up, the grader does not."""
     assert "nested too deeply" in problem(root, source.encode()).subject
+
+
+def test_a_file_that_takes_too_much_to_compile_is_the_students_problem(root: Path) -> None:
+    """Each level of a finally block doubles what is compiled: the compiler's process reaches its limit, the grader
+    does not."""
+    levels = [f"{'  ' * depth}try:\n{'  ' * depth}  x\n{'  ' * depth}finally:\n" for depth in range(18)]
+    found = problem(root, f"{''.join(levels)}{'  ' * 18}pass\n".encode())
+    assert found.subject == "The file takes too much memory to compile" and found.expected == "at most 512 MiB"
+
+
+def test_a_killed_compiler_is_no_problem_of_the_students(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is started anew; who kills it again and again is not the source."""
+    monkeypatch.setattr(reader, "__file__", str(write(root / "r.py", b"import os; os.kill(os.getpid(), 9)\n")))
+    with pytest.raises(RunError, match="compiles the submission was killed"):
+        received(root)
 
 
 def test_nothing_is_executed_and_no_warning_is_heard(

@@ -1,32 +1,61 @@
-"""Whether a student's file is Python: why it cannot be compiled, as a finding. It is never executed."""
+"""Whether a student's file is Python: why it cannot be compiled, as a finding. It is never executed.
+
+What a file may cost to compile nobody knows before, so `reader` does that in a process of its own, with limits.
+"""
 
 from __future__ import annotations
 
+import ast
 import io
 import re
+import signal
+import subprocess
+import sys
 import tokenize
 import unicodedata
-import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from grader.model import Finding
+from grader.model import MIB, Finding
+from grader.model.errors import RunError
+from grader.submission import reader
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+PATIENCE = 60.0
+"""Seconds for all of it, where the machine is busy; processor time is what is counted."""
+ENDLESS = "time"
 _WIDTH = 76
+_QUADRATIC = {"punycode", "idna"}
+"""Codecs that take minutes for what a file may hold."""
 
 
 def problem(source: bytes) -> Finding | None:
     """Why the file cannot be compiled, or None."""
+    return look(source)[0]
+
+
+def look(source: bytes, names: Sequence[str] = ()) -> tuple[Finding | None, bool]:
+    """Why the file cannot be compiled, or None; and whether these names of it are as in the stub (see `reader`)."""
+    found = _no_text(source)
+    if isinstance(found, Finding):
+        return found, False
+    fault, untouched = _read(found, names)
+    return _compile_problem(fault, found), untouched
+
+
+def _no_text(source: bytes) -> Finding | str:
+    """The file's text, or why it has none."""
     if not source.removeprefix(BYTE_ORDER_MARK).strip():
         return Finding(subject="The file is empty", hint="Did you save it? Start from the stub's signatures.")
     if b"\0" in source:
         return _binary(source)
     try:
-        text = _decoded(source)
+        return _decoded(source)
     except UnicodeDecodeError as error:
         return _undecodable(source, error)
     except (SyntaxError, LookupError, UnicodeError) as error:
         return _unknown_coding(error)
-    return _compile_problem(text)
 
 
 def _binary(source: bytes) -> Finding:
@@ -44,6 +73,8 @@ def _decoded(source: bytes) -> str:
     """The text as `tokenize.open` reads it: a byte-order mark and a coding line count, every line ends in "\\n"."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        if encoding in _QUADRATIC:
+            raise LookupError(f"unknown encoding: {encoding}")
         return re.sub(r"\r\n?", "\n", source.decode(encoding))
     except SyntaxError:
         source.decode("utf-8")  # raises where the first lines are at fault, and not what they say of the coding
@@ -76,24 +107,54 @@ def _unknown_coding(error: Exception) -> Finding:
     )
 
 
-def _compile_problem(text: str) -> Finding | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # Of bytes Python 3.11 counts columns in bytes. The made-up name keeps it from reading a file of that name.
-            compile(text, "<submission>", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        return _syntax_problem(error, text)
-    except (RecursionError, MemoryError, ValueError, OverflowError, SystemError):
-        return Finding(subject="The file is nested too deeply for Python to compile", hint="Split long expressions.")
+def _read(text: str, names: Sequence[str]) -> tuple[Any, bool]:
+    """What the reader says. Raises RunError where it is killed again and again, which no source can bring about."""
+    words = [sys.executable, "-I", "-S", str(Path(reader.__file__).resolve()), *names]
+    for _ in range(3):
+        try:
+            done = subprocess.run(
+                words, input=text.encode("utf-8", "surrogatepass"), capture_output=True, timeout=PATIENCE, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return ENDLESS, False
+        if done.returncode == 0:
+            fault, untouched = ast.literal_eval(done.stdout.decode())
+            return fault, untouched is True
+        if done.returncode == -getattr(signal, "SIGXCPU", 0):
+            return ENDLESS, False
+        if done.returncode != -signal.SIGKILL:
+            return reader.NESTED, False  # the compiler fell over
+    raise RunError("The process that compiles the submission was killed. Is memory short? Try again.")
+
+
+def _compile_problem(fault: Any, text: str) -> Finding | None:
+    match fault:
+        case (kind, message, line, column, inner):
+            return _syntax_problem(f"{kind}: {message}", text, line, column, inner)
+        case reader.NESTED:
+            subject = "The file is nested too deeply for Python to compile"
+            return Finding(subject=subject, hint="Split long expressions.")
+        case reader.MEMORY_GONE:
+            return _too_much("memory", f"{reader.MEMORY // MIB} MiB")
+        case "time":
+            return _too_much("time", f"{reader.CPU_SECONDS} s of processor time")
     return None
 
 
-def _syntax_problem(error: SyntaxError, text: str) -> Finding:
+def _too_much(what: str, most: str) -> Finding:
     return Finding(
-        subject=f"{type(error).__name__}: {error.msg}",
-        actual=_pointed(text, error.lineno, error.offset, error.text or ""),
-        line=error.lineno or None,
+        subject=f"The file takes too much {what} to compile",
+        expected=f"at most {most}",
+        actual="more",
+        hint="Each level of a finally block, and each entry of a large literal, is compiled anew. Is all of it yours?",
+    )
+
+
+def _syntax_problem(subject: str, text: str, line: int | None, column: int | None, inner: str) -> Finding:
+    return Finding(
+        subject=subject,
+        actual=_pointed(text, line, column, inner),
+        line=line or None,
         hint="Python names the place where it gave up; the mistake may stand just before it.",
     )
 

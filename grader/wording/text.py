@@ -89,6 +89,8 @@ def encoding_of(source: bytes) -> str:
     """The encoding that a Python file names, or UTF-8 where it names none that text could be in."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        if encoding in ("punycode", "idna"):  # they take minutes for what a file may hold
+            return "utf-8"
         return encoding if isinstance("".encode(encoding), bytes) and b"".decode(encoding) == "" else "utf-8"
     except (SyntaxError, LookupError, UnicodeError, ValueError):
         return "utf-8"
