@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import struct
@@ -13,8 +14,9 @@ import pytest
 
 from grader.model import Case, Exercise, Killed, Limits, Raised, Submission
 from grader.model.errors import RunError, UsageError
-from grader.ranks import Session, sandbox, seccomp
+from grader.ranks import Session, sandbox
 from grader.ranks.host import proof
+from grader.ranks.inside import seccomp
 from grader.ranks.limits import reached
 from grader.ranks.watch.census import Census, anonymous_memory
 from grader.ranks.watch.folder import RunFolder, remove
@@ -98,8 +100,8 @@ def test_only_families_of_sockets_that_ranks_need_can_be_made(family: int) -> No
 
 def test_the_filter_is_whole_instructions_and_knows_what_it_does_not_know() -> None:
     """Each jump stays inside; an unknown machine gets a program that allows all."""
-    for machine in ("x86_64", "aarch64"):
-        code = seccomp.assembled(machine)
+    for machine, own in itertools.product(("x86_64", "aarch64"), (None, 4711)):
+        code = seccomp.assembled(machine, own)
         steps = [struct.unpack("=HBBI", code[place : place + 8]) for place in range(0, len(code), 8)]
         assert steps[-1][0] == 0x06 and len(code) % 8 == 0
         assert all(place + 1 + max(yes, no) < len(steps) for place, (kind, yes, no, _) in enumerate(steps) if kind != 6)

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grader.model.errors import RunError
-from grader.ranks import seccomp
 from grader.ranks.host.protocol import FOLDER
+from grader.ranks.inside import seccomp
 
 BUBBLEWRAP, LIMITS = "bubblewrap", "limits"
 PACKAGE = "/ranklings"

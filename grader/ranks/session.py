@@ -20,10 +20,11 @@ import psutil
 
 from grader.model import Case, Exercise, Run, Submission
 from grader.model.errors import Cancelled, RunError, UsageError
-from grader.ranks import sandbox, seccomp
+from grader.ranks import sandbox
 from grader.ranks.answer import Live, heard, received, records
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
+from grader.ranks.inside import seccomp
 from grader.ranks.inside.prctl import become_subreaper, hide
 from grader.ranks.request import Request, request_for
 from grader.ranks.sandbox import BUBBLEWRAP, level_for

@@ -42,7 +42,7 @@ def _everywhere(claims: Mapping[str, Any], variables: Set[str]) -> Iterator[str]
         yield "the processes share a session with the judge"
     if os.fstat(0).st_rdev != os.stat(os.devnull).st_rdev:
         yield "there is an input"
-    if problem := _in_a_child(lambda: _limits_hold(Path(claims["scratch"]))):
+    if problem := _in_a_child(lambda: _limits_hold(Path(claims["scratch"])) or _filter_holds()):
         yield problem
 
 
@@ -64,6 +64,29 @@ def _limits_hold(scratch: Path) -> str:
     finally:
         (scratch / "large").unlink(missing_ok=True)
     return "a file may be larger than its limit"
+
+
+def _filter_holds() -> str:
+    """Be held to what a rank is held to, then try it on the process above. Without a filter nothing is claimed."""
+    import resource
+
+    from grader.ranks.inside import seccomp
+
+    if not seccomp.install():
+        return ""
+    above, cores = os.getppid(), os.sched_getaffinity(0)
+    attempts: dict[str, Callable[[], object]] = {
+        "the limits": lambda: resource.prlimit(above, resource.RLIMIT_NOFILE),
+        "the priority": lambda: os.setpriority(os.PRIO_PROCESS, above, os.getpriority(os.PRIO_PROCESS, above)),
+        "the cores": lambda: os.sched_setaffinity(above, cores),
+        "the scheduling": lambda: os.sched_setscheduler(above, os.SCHED_OTHER, os.sched_param(0)),
+    }
+    os.sched_setaffinity(os.getpid(), cores)
+    for name, attempt in attempts.items():
+        with contextlib.suppress(PermissionError):
+            attempt()
+            return f"{name} of another process can be changed"
+    return ""
 
 
 def _in_a_child(look: Callable[[], str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from grader.ranks.inside import limits, prctl
+from grader.ranks.inside import limits, prctl, seccomp
 from grader.ranks.inside.scene import Scene
 
 MAX_DESCRIPTORS = 4096
@@ -50,6 +50,7 @@ def set_up(index: int, scene: Scene, output: Any) -> None:
     _apply_environment(scene)
     _redirect(output)
     limits.limit(scene.bounds)
+    seccomp.install()
     if STACK_SIGNAL is not None:
         faulthandler.register(STACK_SIGNAL, file=_stack_file(scratch), all_threads=True, chain=False)
     multiprocessing.set_start_method(None, force=True)  # undecided, as in an interpreter of the student's own
