@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from grader.model import Ending, Killed, LiveRank, Raised, RankRecord
+from grader.model import Ending, Killed, LiveRank, Raised, RankRecord, budgets
 from grader.model.errors import RunError, WatcherKilled, WireError
 from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
 from grader.ranks.watch.parsing import MAX_TEXT
@@ -20,8 +20,6 @@ from grader.records.structure import REFUSALS, exactly, structure, trace_of
 
 Live = Callable[[Sequence[LiveRank]], None]
 """Who hears what the ranks of a run do while they stand still."""
-MAX_VALUES = 2_000_000
-"""So many numbers, texts and containers a rank may record beside its tensors; the rest is as good as never sent."""
 
 
 def received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
@@ -76,11 +74,11 @@ def records(messages: list[bytes]) -> tuple[RankRecord, ...]:
 
 def _record(head: Mapping[str, Any], queue: Iterator[bytes]) -> RankRecord:
     observations: dict[str, Any] = {}
-    ending, values = safe_ending(head["ending"]), 0
+    ending, cost = safe_ending(head["ending"]), 0
     for _ in range(head["observations"]):
         frame = next(queue, b"")
-        values += wire.count(frame)
-        for name, value in (_observation(frame) if values <= MAX_VALUES else {}).items():
+        cost += wire.cost(frame)
+        for name, value in (_observation(frame) if cost <= budgets.OBSERVED_BY_RANK else {}).items():
             if name in observations:
                 ending = Raised(
                     type="ForgedReport", message=f"the observation {name!r} was sent twice", stack=ending.stack

@@ -19,7 +19,7 @@ from enum import Enum, EnumMeta
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from grader.model import Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut
+from grader.model import Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut, budgets
 from grader.model.trace import Trace
 
 T = TypeVar("T")
@@ -59,14 +59,18 @@ def unstructure(value: Any) -> Any:
 
 
 def trace_of(raw: Any) -> Trace | None:
-    """The trace that plain data describe. None for data that describe none, such as forged data."""
+    """The trace that plain data describe. None for data that describe none, such as forged data, or longer ones than
+    the tracer makes."""
     try:
+        if raw is not None and max(len(raw["communications"]), len(raw["spans"])) > budgets.EVENTS:
+            return None
         trace = structure(Trace, raw)
     except REFUSALS:
         return None
     texts = [text for event in trace.communications for text in (event.operation, event.dtype)]
     texts += [text for span in trace.spans for text in (span.kind, span.name)]
-    return trace if max(map(len, texts), default=0) <= MAX_TEXT else None
+    groups = (len(event.group) for event in trace.communications)
+    return trace if max([*map(len, texts), *groups], default=0) <= MAX_TEXT else None
 
 
 def exactly(kind: type[T], value: Any) -> T:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grader.model import Ending
+from grader.model import Ending, budgets
 from grader.model.errors import WireError
 from grader.model.trace import Trace
 from grader.ranks.watch import parsing
@@ -23,8 +23,6 @@ from grader.records.structure import trace_of
 
 LIVE = b"L"
 """Prefix of live messages, which go to the listener. No wire frame begins so."""
-MAX_TALK = 16 * 2**20
-"""Largest message that is no observation, in bytes. A full trace takes a fifth of that."""
 READ_AT_ONCE = 4 * 2**20
 """So many bytes of one rank are taken in before the others get their turn."""
 DEVICES = ("cpu", "cuda")
@@ -36,6 +34,11 @@ class Inbox:
 
     def __init__(self, descriptor: int, largest: int = wire.MAX_FRAME + 64) -> None:
         self._descriptor, self._largest, self._buffer = descriptor, largest, bytearray()
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a message that has only half arrived."""
+        return len(self._buffer)
 
     def take(self) -> Iterator[bytes]:
         """The whole messages among what has arrived. The caller knows that there is something to read.
@@ -110,7 +113,7 @@ def message_of(data: bytes, file: str) -> Message:
     """What a rank says. `file` is the student's file by name. Raises WireError for anything else, whatever it is."""
     if data[:1] == b"O" and len(data) > 1:
         return Observation(data[1:])
-    if data[:1] != b"J" or len(data) > MAX_TALK:
+    if data[:1] != b"J" or len(data) > budgets.TALK or wire.count(data) > budgets.TALK_VALUES:
         raise WireError(f"a message of {len(data)} bytes that is none of the grader's")
     try:
         return _message(json.loads(data[1:]), file)
@@ -125,5 +128,12 @@ def _message(content: Mapping[str, Any], file: str) -> Message:
     if "snapshot" in content:
         return Answer(parsing.text(content["request"]), parsing.snapshot_from(content["snapshot"], file))
     if "trace" in content:
-        return TraceSoFar(trace_of(content["trace"]))
+        return TraceSoFar(_trace(content["trace"]))
     return parsing.ending_from(content["ending"], file)
+
+
+def _trace(raw: Any) -> Trace | None:
+    events = max(len(raw["communications"]), len(raw["spans"])) if raw is not None else 0
+    if events > budgets.EVENTS:
+        raise WireError(f"a trace of {events} events; the tracer keeps {budgets.EVENTS}")
+    return trace_of(raw)

@@ -20,6 +20,7 @@ from grader.model.errors import WireError
 from grader.ranks.inside import prctl
 from grader.ranks.request import Request
 from grader.ranks.watch import quiet, reaper
+from grader.ranks.watch.account import OverBudget, require_affordable
 from grader.ranks.watch.census import Census, Excess, anonymous_memory
 from grader.ranks.watch.channel import LIVE, Answer, Hello, Message, Observation, TraceSoFar, message_of
 from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
@@ -37,7 +38,6 @@ ANSWER = 1.0
 """Seconds that a rank gets to answer a snapshot or to flush after its end."""
 LAST_READS = 128
 """So often the channel of a rank that has ended is read once more; each time up to 4 MiB."""
-MAX_OBSERVATIONS = wire.MAX_FRAME
 IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))
 """File systems that are this session's own where the ranks are alone."""
 START_SECONDS = 90.0
@@ -106,7 +106,8 @@ class Supervisor:
         try:
             for message in rank.inbox.take():
                 self._message(rank, message)
-        except WireError as error:
+            require_affordable(each.account.cost + each.inbox.pending for each in self.ranks)
+        except (WireError, OverBudget) as error:
             self._forged(rank, error)
         except (EOFError, OSError):
             self._take_sentinel(rank)
@@ -125,7 +126,7 @@ class Supervisor:
         """The process has ended or hung up: if it had not said how, say so for it."""
         if rank.gone:
             return
-        with contextlib.suppress(EOFError, OSError, WireError):
+        with contextlib.suppress(EOFError, OSError, WireError, OverBudget):
             for _ in range(LAST_READS):  # what it has started may still hold the channel and go on
                 if not rank.channel.poll():
                     break
@@ -137,17 +138,22 @@ class Supervisor:
         died = code is not None and code < 0
         self._end(rank, Killed(signal=signal_name(-code)) if died else Exited(code=str(code), how="os._exit"))
 
-    def _forged(self, rank: Watched, error: WireError) -> None:
-        """A rank that sends what no rank sends has failed. Nothing more is read from it."""
+    def _forged(self, rank: Watched, error: WireError | OverBudget) -> None:
+        """A rank that sends what no rank sends, or more than it may, has failed. Nothing more is read from it."""
         rank.gone = True
+        if isinstance(error, OverBudget):
+            rank.observations.clear()
+            self._end(rank, Killed(signal="SIGKILL", by_grader=True, limit=str(error)))
         self._end(rank, Raised(type="MalformedMessage", message=f"the rank's process sent the grader {error}"))
 
     def _message(self, rank: Watched, data: bytes) -> None:
         message: Message = message_of(data, self.request.file)
+        if not isinstance(message, Observation):
+            rank.account.answer()
         match message:
             case Observation():
-                rank.size += len(message.frame) + 64
-                if rank.live and rank.size <= MAX_OBSERVATIONS:
+                rank.account.observe(message.frame)
+                if rank.live:
                     rank.observations.append(message.frame)
             case Hello() if not rank.ready:
                 rank.own, rank.device, rank.ready = message.threads, message.device, True

@@ -11,8 +11,9 @@ from typing import Any
 
 import psutil
 
-from grader.model import Ending
+from grader.model import Ending, budgets
 from grader.model.trace import Trace
+from grader.ranks.watch.account import Account
 from grader.ranks.watch.channel import Inbox
 from grader.ranks.watch.evidence import Snapshot
 
@@ -46,7 +47,7 @@ class Watched:
 
     def __init__(self, rank: int, channel: Connection, output: Connection, process: Any) -> None:
         self.rank, self.channel, self.process = rank, channel, process
-        self.inbox = Inbox(channel.fileno())
+        self.inbox = Inbox(channel.fileno(), budgets.OBSERVED_BY_RANK + 64)
         self.output: Connection | None = output
         self.pid: int = process.pid
         self.own: frozenset[int] = frozenset()
@@ -54,7 +55,7 @@ class Watched:
         self.ready = self.gone = False
         self.ending: Ending | None = None
         self.observations: list[bytes] = []
-        self.size = 0
+        self.account = Account()
         self.printed = Tail()
         self.snapshot: Snapshot | None = None
         self.trace: Trace | None = None
@@ -68,6 +69,7 @@ class Watched:
         """Send a few bytes. A rank that does not read them gets none: nothing here waits for a rank."""
         with contextlib.suppress(OSError, ValueError):
             if select.select([], [self.channel], [], 0)[1]:
+                self.account.asked += 1
                 self.channel.send_bytes(message)
 
     def end(self, ending: Ending, seconds: float) -> None:
