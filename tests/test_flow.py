@@ -16,7 +16,7 @@ from grader.cli.telling import Told
 from grader.grading.flow import grade
 from grader.grading.observe import SILENT, Listener
 from grader.grading.request import Machine, Request
-from grader.grading.running import seeded
+from grader.grading.seeding import seeded
 from grader.model import Outcome, Report
 from grader.model.errors import UsageError
 from tests import small

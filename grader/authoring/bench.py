@@ -19,7 +19,8 @@ import click
 from grader import catalog
 from grader.authoring.lab import solution_of, warm_session
 from grader.authoring.verify import verify
-from grader.grading.running import import_case, run_all, seeded
+from grader.grading.running import import_case, run_all
+from grader.grading.seeding import seeded
 from grader.judge import Panel, judge, judge_with
 from grader.model import Case, Exercise, Run, Submission
 from grader.ranks import Session

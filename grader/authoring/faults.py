@@ -26,7 +26,7 @@ import psutil
 
 from grader import catalog
 from grader.authoring.lab import handed_in, named, solution_of, warm_session
-from grader.grading.running import seeded
+from grader.grading.seeding import seeded
 from grader.judge import judge
 from grader.model import Case, Exercise, Finished, Killed, Outcome, RankRecord, Run, Submission
 from grader.model.errors import GraderError

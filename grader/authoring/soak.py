@@ -21,7 +21,7 @@ import click
 from grader import catalog
 from grader.authoring.lab import named, warm_session
 from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
-from grader.grading.running import seeded
+from grader.grading.seeding import seeded
 from grader.judge import Panel, judge_with
 from grader.model import MAX_SEED, Exercise, Submission
 from grader.model.errors import UsageError

@@ -35,6 +35,11 @@ class RankView(Communication):
         return self._record.rank
 
     @property
+    def secret(self) -> int:
+        """What this rank alone was told, as its probe had it in `rank.secret`."""
+        return self.case.secret_of(self.rank)
+
+    @property
     def ending(self) -> Ending:
         return self._record.ending
 

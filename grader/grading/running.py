@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import math
 import threading
 import time
@@ -18,8 +17,8 @@ from typing import Protocol
 
 from grader.grading.observe import SILENT, Listener
 from grader.grading.request import Machine
+from grader.grading.seeding import seeded, with_new_secret
 from grader.model import (
-    MAX_SEED,
     Case,
     Diagnosis,
     Exercise,
@@ -65,7 +64,7 @@ class Runner:
     """The runs of one exercise with one submission on a session, in threads of their own: first the import of the
     student's file, which every other run needs, then the cases.
 
-    `cases` are the exercise's, each with its seed. `known` are runs that an earlier grade has made, by case id. `until`
+    `known` are runs that an earlier grade has made, by case id. `until`
     is when the grade's time is up (monotonic seconds). Leaving `running` ends what is still under way if the time is up
     or something went wrong.
     """
@@ -84,16 +83,23 @@ class Runner:
         jobs: int | None = None,
     ) -> None:
         self.seed = seed
-        self.cases = seeded(exercise, seed)
         self._session, self._exercise, self._submission = session, exercise, submission
         self._machine = machine or Machine(device=session.device)
         self.listener, self._known, self._until = listener, dict(known or {}), until
         self._count = jobs or self._machine.jobs
-        self._planned = {case.id: case for case in (import_case(), *self.cases)}
         self._cancels = session.cancels
         self._jobs: dict[str, Future[Run]] = {}
         self._gpus = threading.Lock()
         """Held by the one run that has the GPUs."""
+
+    @functools.cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """The exercise's cases, each with its seed and its secret. They are drawn while the file is imported."""
+        return seeded(self._exercise, self.seed)
+
+    @functools.cached_property
+    def _planned(self) -> dict[str, Case]:
+        return {case.id: case for case in (import_case(), *self.cases)}
 
     @contextmanager
     def running(self) -> Iterator[Runner]:
@@ -104,22 +110,23 @@ class Runner:
 
     def begin(self) -> None:
         """Let the student's file be imported, as soon as the session is up."""
-        self._start(import_case().id)
+        self._start(import_case())
 
     def imported(self) -> Run:
         """The run that imports the student's file and looks for what the contract names."""
+        self.begin()
         return self.wait(import_case())
 
     def start(self) -> None:
         """Let all cases run: the first family first, for which the first check waits, then the largest, which packs
         best."""
         for case in sorted(self.cases, key=lambda case: (case.name != self.cases[0].name, -case.world_size)):
-            self._start(case.id)
+            self._start(case)
 
     def wait(self, case: Case) -> Run:
         """The run of a case, which is started if it is not yet. Raises RunError, MissingHardware where the machine
         lacks what the case needs, or NotRun if the grade's time is up."""
-        self._start(case.id)
+        self._start(self._planned[case.id])
         try:
             return self._jobs[case.id].result(timeout=None if self._until == math.inf else max(0.0, self._left()))
         except TimeoutError:
@@ -134,9 +141,9 @@ class Runner:
         if self._session.cancels != self._cancels:
             raise Cancelled()
 
-    def _start(self, case: str) -> None:
-        if case not in self._jobs:
-            self._jobs[case] = self._pool.submit(self._run, self._planned[case])
+    def _start(self, case: Case) -> None:
+        if case.id not in self._jobs:
+            self._jobs[case.id] = self._pool.submit(self._run, case)
 
     def _left(self) -> float:
         return self._until - RESERVE - time.monotonic()
@@ -164,7 +171,8 @@ class Runner:
         hurried = replace(case, deadline=min(case.deadline, left))
         live = functools.partial(self.listener.live, case) if self.listener.wants_live else None
         run = run_fairly(self._session, self._exercise, self._submission, hurried, live)
-        run = replace(run, case=replace(case, folder=None))  # where its probe lay is nobody's business later
+        own = replace(case, secret=run.case.secret, folder=None)  # where its probe lay is nobody's business later
+        run = replace(run, case=own)
         if hurried.deadline < case.deadline and any(isinstance(record.ending, TimedOut) for record in run.ranks):
             raise NotRun()
         return run
@@ -189,7 +197,7 @@ def run_fairly(
     if not reason:
         return run
     try:
-        again = session.run(exercise, submission, case, live)
+        again = session.run(exercise, submission, with_new_secret(case), live)
     except WatcherKilled:
         if oom_kills() > before:
             raise
@@ -261,16 +269,6 @@ def run_all(
 def import_case() -> Case:
     """The case that only imports the student's file and looks for what the contract names."""
     return Case(name="import", world_size=1, probe="", deadline=IMPORT_SECONDS, dynamo=False)
-
-
-def seeded(exercise: Exercise, seed: int) -> tuple[Case, ...]:
-    """The exercise's cases, each with a seed of its own that follows from `seed`."""
-
-    def own(case: Case) -> int:
-        digest = hashlib.blake2b(f"{seed}/{exercise.name}/{case.id}".encode(), digest_size=4)
-        return int.from_bytes(digest.digest()) % MAX_SEED
-
-    return tuple(replace(case, seed=own(case)) for case in exercise.cases)
 
 
 def traced(exercise: Exercise) -> Exercise:

@@ -56,7 +56,7 @@ class Case:
     probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone. `gpus` is how many GPUs it
     needs: where there are fewer it is not run. `dynamo` says that its ranks may use an optimizer, DDP or FSDP, which
     import torch._dynamo; without it a rank does so itself. `folder` is where its probe.py lies, if not in the
-    exercise's own."""
+    exercise's own. What `secret` holds the judge knows and no rank does."""
 
     name: str
     world_size: int
@@ -74,10 +74,16 @@ class Case:
     gpus: int = 0
     dynamo: bool = True
     folder: Path | None = None
+    secret: bytes = field(default=b"", repr=False)
 
     @property
     def id(self) -> str:
         return f"{self.name}[{self.world_size}]"
+
+    def secret_of(self, rank: int) -> int:
+        """What `rank` alone is told in a run of this case, 63 bits: `rank.secret` of a probe and of a check."""
+        digest = hashlib.blake2b(str(rank).encode(), key=self.secret, digest_size=8)
+        return int.from_bytes(digest.digest()) >> 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

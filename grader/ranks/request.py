@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
+from socket import socket
 from typing import Any
 
 from grader.model import Case, Exercise, Limits, Submission, file_of
@@ -13,7 +17,8 @@ from grader.model import Case, Exercise, Limits, Submission, file_of
 class Request:
     """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs; `alone`
     that the kernel counts the ranks' processes apart from all others of the user; `dynamo` that the ranks may use
-    torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile."""
+    torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile. The ranks
+    are forks of those who read this and have it in their memory: nothing here is secret from any of them."""
 
     file: str
     files: Mapping[str, bytes]
@@ -72,3 +77,15 @@ def request_for(
         dynamo=case.dynamo,
         dynamo_soon=any(other.dynamo for other in exercise.cases),
     )
+
+
+def hand_secrets(connection: socket, case: Case) -> None:
+    """The judge's side of what only the supervisor hears: the secret of each rank. It lies in the connection until the
+    supervisor takes it out, which it does when it has forked the ranks."""
+    body = json.dumps([case.secret_of(rank) for rank in range(case.world_size)]).encode()
+    connection.sendall(struct.pack("!i", len(body)) + body)
+
+
+def secrets_from(judge: Connection) -> list[int]:
+    """The supervisor's side. Raises OSError or EOFError if the judge has hung up."""
+    return list(json.loads(judge.recv_bytes()))

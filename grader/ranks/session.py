@@ -26,7 +26,7 @@ from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
 from grader.ranks.inside import seccomp
 from grader.ranks.inside.prctl import become_subreaper, hide
-from grader.ranks.request import Request, request_for
+from grader.ranks.request import Request, hand_secrets, request_for
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.reaper import kill_orphans
@@ -226,6 +226,7 @@ class Session:
         mine, theirs = socket.socketpair()
         try:
             with mine:
+                hand_secrets(mine, case)
                 with theirs, self._lock:
                     self._request(request, theirs.fileno())
                     self._active.add(mine)

@@ -20,7 +20,8 @@ import pytest
 
 from grader.authoring.mutation.generate import AutoMutant
 from grader.checks import Runs, RunView
-from grader.grading.running import import_case, pool_on, seeded
+from grader.grading.running import import_case, pool_on
+from grader.grading.seeding import seeded
 from grader.judge import Panel, is_odd, judge, judge_with
 from grader.model import MAX_SEED, Case, Exercise, Outcome, Run, Submission, TimedOut, Verdict
 from grader.model.errors import RunError

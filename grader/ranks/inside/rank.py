@@ -14,6 +14,7 @@ import os
 import threading
 import types
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from grader.ranks.inside.contract import check_contract
 from grader.ranks.inside.exceptions import described, frames_of, said, text_of
 from grader.ranks.inside.scene import Scene
 from grader.records import wire
+
+SECRET = b"secret "
 
 
 class Attempt:
@@ -54,6 +57,9 @@ class Rank:
         self._recorded: set[str] = set()
         self._held: list[Any] = []
         self.importing = False
+        self._imported = False
+        self.drawn: Future[int] = Future()
+        """This rank's secret, once the supervisor has told it."""
         self.tracer: Any = None
         self.began: int = scene.began
 
@@ -63,7 +69,21 @@ class Rank:
         self.importing = True
         module = importlib.import_module(self._module)
         self.importing = False
+        if not self._imported:
+            self._imported = True
+            _tell(self.send, {"imported": True})
         return module
+
+    @property
+    def secret(self) -> int:
+        """What this rank is told and no other: inputs are drawn from it that others can have by communication only. It
+        comes once the student's file was imported on every rank, so every rank's probe has to ask for `student` or for
+        this before it waits for others."""
+        if self.importing:
+            raise RuntimeError("the student's file is still being imported")
+        if not self._imported:
+            _ = self.student
+        return waits.waiting("the import on all ranks", self.drawn.result)
 
     @property
     def device(self) -> Any:
@@ -166,6 +186,9 @@ def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> N
     own = {threading.get_ident()}
     with contextlib.suppress(EOFError, OSError):
         while (request := channel.recv_bytes(64)) != b"release":
+            if request.startswith(SECRET):
+                rank.drawn.set_result(int(request.removeprefix(SECRET)))
+                continue
             _tell_trace(rank)
             _tell(rank.send, {"snapshot": waits.snapshot(main_thread, own, file), "request": request.decode()})
     released.set()

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from grader.ranks.inside import flight_recorder, rendezvous
 from grader.ranks.inside.rendezvous import DISTRIBUTED
@@ -23,6 +23,7 @@ from grader.ranks.inside.rendezvous import DISTRIBUTED
 TORCH = os.sep + "torch" + os.sep
 PASSIVE_FILES = ("threading.py", "queue.py")
 MAX_FRAMES = 60
+Told = TypeVar("Told")
 
 _waiting: dict[int, dict[str, Any]] = {}
 _sent: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -63,6 +64,12 @@ def _watched(function: Callable[..., Any], describe: Callable[..., dict[str, Any
                 _waiting[thread] = outer
 
     return ranklings_wait
+
+
+def waiting(operation: str, function: Callable[[], Told]) -> Told:
+    """What `function` returns. Meanwhile this thread waits in `operation`, as if that were communication."""
+    told: Told = _watched(function, lambda: {"operation": operation, "peer": None})()
+    return told
 
 
 def _posted(name: str, function: Callable[..., Any], any_source: bool = False) -> Callable[..., Any]:

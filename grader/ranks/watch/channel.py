@@ -106,7 +106,12 @@ class TraceSoFar:
     trace: Trace | None
 
 
-Message = Observation | Hello | Answer | TraceSoFar | Ending
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The rank has imported the student's file."""
+
+
+Message = Observation | Hello | Imported | Answer | TraceSoFar | Ending
 
 
 def message_of(data: bytes, file: str) -> Message:
@@ -125,6 +130,8 @@ def _message(content: Mapping[str, Any], file: str) -> Message:
     if "hello" in content:
         threads = frozenset(parsing.number(thread) for thread in parsing.rows(content["own"]))
         return Hello(threads, parsing.one_of(content["device"], DEVICES))
+    if "imported" in content:
+        return Imported()
     if "snapshot" in content:
         return Answer(parsing.text(content["request"]), parsing.snapshot_from(content["snapshot"], file))
     if "trace" in content:

@@ -18,11 +18,11 @@ from grader.kit import ports
 from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, StackFrame, TimedOut
 from grader.model.errors import WireError
 from grader.ranks.inside import prctl
-from grader.ranks.request import Request
+from grader.ranks.request import Request, secrets_from
 from grader.ranks.watch import quiet, reaper
 from grader.ranks.watch.account import OverBudget, require_affordable
 from grader.ranks.watch.census import Census, Excess, anonymous_memory
-from grader.ranks.watch.channel import LIVE, Answer, Hello, Message, Observation, TraceSoFar, message_of
+from grader.ranks.watch.channel import LIVE, Answer, Hello, Imported, Message, Observation, TraceSoFar, message_of
 from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
@@ -53,6 +53,7 @@ class Supervisor:
         self.census = self._census()
         self.rule, self.watch = DeadlockRule(request.world_size), quiet.Watch()
         self.ranks: list[Watched] = []
+        self.secrets: list[int] = []
         self.questions = 0
         self.began = self.start = time.monotonic()
 
@@ -72,6 +73,8 @@ class Supervisor:
             port = holder.getsockname()[1]
             self.ranks = started(self.request, self.folder, port, int(1e9 * self.began))
             self.start = time.monotonic()
+            with contextlib.suppress(OSError, EOFError):
+                self.secrets = secrets_from(self.judge)  # not earlier: no rank may be forked from one who knows them
             while any(rank.live for rank in self.ranks):
                 if not self._read(TICK):
                     break  # the judge has gone or lost interest
@@ -100,7 +103,15 @@ class Supervisor:
             self._take_output(rank)
         for rank in (rank for sentinel, rank in sentinels.items() if sentinel in ready):
             self._take_sentinel(rank)
+        self._hand_out()
         return True
+
+    def _hand_out(self) -> None:
+        """Give each rank its secret, once no rank is left that has not imported the student's file."""
+        if self.secrets and all(rank.imported or not rank.live for rank in self.ranks):
+            for rank, secret in zip(self.ranks, self.secrets, strict=True):
+                rank.ask(b"secret %d" % secret)
+            self.secrets = []
 
     def _take_channel(self, rank: Watched) -> None:
         try:
@@ -158,6 +169,8 @@ class Supervisor:
             case Hello() if not rank.ready:
                 rank.own, rank.device, rank.ready = message.threads, message.device, True
                 self.start = time.monotonic()
+            case Imported():
+                rank.imported = True
             case Answer() if message.request == rank.asked:
                 rank.snapshot = message.snapshot
             case TraceSoFar() if rank.live:

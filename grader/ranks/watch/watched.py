@@ -52,7 +52,7 @@ class Watched:
         self.pid: int = process.pid
         self.own: frozenset[int] = frozenset()
         self.device = ""
-        self.ready = self.gone = False
+        self.ready = self.imported = self.gone = False
         self.ending: Ending | None = None
         self.observations: list[bytes] = []
         self.account = Account()

@@ -1,0 +1,162 @@
+"""Private inputs: what a rank is told and no other, and the judge knows of all."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader import catalog
+from grader.checks.views import RunView
+from grader.grading.running import run_all, run_fairly
+from grader.grading.seeding import seeded
+from grader.model import MAX_SEED, Case, Finished, Killed, Raised, Run, Submission
+from grader.ranks import Session
+from grader.ranks.request import plain, request_for
+from grader.records import recording, wire
+from tests import small
+from tests.conftest import LEVELS, RunIt
+from tests.fakes import FakeSession, ended
+
+SECRET = b"\7" * 32
+TELLS = """
+import time
+import torch.distributed as dist
+
+if dist.is_initialized() and dist.get_rank() == 1:
+    {at_import}
+imported = time.monotonic()
+
+
+def wanted(rank, *, lr=0.1):
+    pass
+
+
+def tells(rank):
+    rank.record("imported", imported)
+    rank.record("secret", [rank.secret, rank.secret])
+    rank.record("told", time.monotonic())
+"""
+
+
+def observed(run: Run, name: str) -> list[object]:
+    return [record.observations.get(name) for record in run.ranks]
+
+
+def own(run: Run) -> list[object]:
+    """What each rank should have recorded, which asks twice."""
+    return [[rank.secret] * 2 for rank in RunView(run)]
+
+
+@pytest.fixture
+def exercise(tmp_path: Path):
+    return catalog.load(small.NAME, small.build(tmp_path))
+
+
+# In the ranks
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_rank_is_told_its_own_secret_and_the_judge_knows_all(run_on_ranks: RunIt, level: str) -> None:
+    """A probe and a check have the same numbers, and to ask again gives the same."""
+    run = run_on_ranks("tells", source=TELLS.format(at_import="pass"), world_size=3, secret=SECRET)
+    assert observed(run, "secret") == own(run) and len({rank.secret for rank in RunView(run)}) == 3
+
+
+def test_spawned_ranks_are_told_theirs(run_on_ranks: RunIt) -> None:
+    """Interpreters that start afresh inherit nothing, and hear the same."""
+    with Session("spawn") as session:
+        run = run_on_ranks("tells", source=TELLS.format(at_import="pass"), session=session, secret=SECRET)
+    assert observed(run, "secret") == own(run)
+
+
+def test_nobody_is_told_before_all_have_imported(run_on_ranks: RunIt) -> None:
+    """A rank that imports for half a second more keeps the others waiting, however early they ask."""
+    run = run_on_ranks("tells", source=TELLS.format(at_import="time.sleep(0.5)"), world_size=3, secret=SECRET)
+    assert observed(run, "secret") == own(run)
+    assert min(observed(run, "told")) >= max(observed(run, "imported"))  # type: ignore[type-var]
+
+
+def test_a_rank_that_fails_to_import_keeps_nobody_waiting(run_on_ranks: RunIt) -> None:
+    """The others get theirs, and its failure is what the run is told to have."""
+    run = run_on_ranks("tells", source=TELLS.format(at_import="raise ValueError"), secret=SECRET)
+    first, second = run.ranks
+    assert first.observations["secret"] == own(run)[0]
+    assert isinstance(first.ending, Finished) and isinstance(second.ending, Raised) and second.ending.importing
+
+
+def test_a_rank_that_imports_for_ever_is_the_late_one(run_on_ranks: RunIt) -> None:
+    """Those who wait for it are told as consequences."""
+    source = TELLS.format(at_import="while True: pass")
+    run = run_on_ranks("tells", source=source, secret=SECRET, deadline=2.0)
+    assert run.diagnosis is not None and run.diagnosis.ranks == (1,)
+    assert "the import on all ranks" in str(run.ranks[0].ending)
+
+
+def test_an_import_that_waits_for_a_rank_which_waits_for_it_is_a_deadlock(run_on_ranks: RunIt) -> None:
+    """Long before the deadline."""
+    run = run_on_ranks("tells", source=TELLS.format(at_import="dist.barrier()"), secret=SECRET)
+    assert run.diagnosis is not None and run.diagnosis.kind == "deadlocked"
+    assert run.seconds < 15 and "the import on all ranks" in run.diagnosis.findings[0].actual
+
+
+def test_a_file_that_asks_while_it_is_imported_is_refused(run_on_ranks: RunIt) -> None:
+    """Its own secret would come before the other ranks have imported."""
+    asks = "\nimport sys\nframe = sys._getframe()\nwhile 'rank' not in frame.f_locals: frame = frame.f_back\n"
+    source = asks + "frame.f_locals['rank'].secret\n\ndef tells(rank): pass\n"
+    run = run_on_ranks("tells", source=source, secret=SECRET)
+    assert run.diagnosis is not None and "still being imported" in run.diagnosis.findings[0].sentence()
+
+
+def test_the_host_and_the_ranks_are_asked_to_run_without_any_secret(exercise) -> None:
+    """A request is in the memory that ranks are forked from, so nothing of the secrets may be in it."""
+    case = replace(exercise.cases[1], secret=SECRET)
+    submission = Submission.of(Path("total.py"), b"")
+    frame = wire.encode(plain(request_for(exercise, submission, case, start_method="spawn", live=False, alone=False)))
+    told = [SECRET, SECRET.hex().encode(), *(str(case.secret_of(rank)).encode() for rank in range(2))]
+    assert not any(secret in frame for secret in told)
+
+
+# What follows from a seed
+
+
+def test_a_seed_replays_the_secrets(exercise) -> None:
+    """As it replays all else; another seed gives others, and no two cases have the same."""
+    assert seeded(exercise, 1) == seeded(exercise, 1)
+    secrets = [case.secret for seed in (1, 2) for case in seeded(exercise, seed)]
+    assert len(set(secrets)) == len(secrets) and all(len(secret) == 32 for secret in secrets)
+
+
+def test_what_ranks_are_told_leads_back_to_no_seed_in_any_short_time(exercise) -> None:
+    """Between a grade's seed and a case's lies a slow function: no hash of the seed alone gives the case's."""
+    seed, case = 5, seeded(exercise, 5)[0]
+    digest = hashlib.blake2b(f"{seed}/{exercise.name}/{case.id}".encode(), digest_size=4)
+    assert 0 <= case.seed < MAX_SEED and case.seed != int.from_bytes(digest.digest()) % MAX_SEED
+
+
+def test_a_second_attempt_has_other_secrets(exercise) -> None:
+    """What the ranks of the first have left somewhere for it tells nothing."""
+    session = FakeSession(ended(Killed(signal="SIGKILL")))
+    run = run_fairly(session, exercise, Submission.of(Path("total.py"), b""), seeded(exercise, 1)[0])
+    first, second = session.cases
+    assert first.secret != second.secret and first.seed == second.seed and run.case.secret == second.secret
+
+
+def test_a_grade_keeps_the_secrets_of_the_attempt_that_counts(exercise) -> None:
+    """Checks make the inputs of the runs that they judge."""
+    session = FakeSession()
+    session.answers = [session.otherwise, ended(Killed(signal="SIGKILL"))]
+    runs = run_all(session, exercise, Submission.of(Path("total.py"), b""), 1, jobs=1)
+    by_case = {case.id: case.secret for case in session.cases}
+    assert all(run.case.secret == by_case[run.case.id] for run in runs)
+    assert sum(case.secret not in by_case.values() for case in session.cases) == 1
+
+
+def test_recorded_runs_keep_their_secrets(exercise, tmp_path: Path) -> None:
+    """So that they can be judged again, by a file that no rank has written."""
+    run = replace(small.bad_run("TypeError"), case=Case(name="bad", world_size=1, probe="bad", secret=SECRET))
+    recording.save(tmp_path / "runs", exercise, 3, [run])
+    assert recording.load(tmp_path / "runs", exercise) == (3, (run,))
+    assert str(SECRET) not in repr(run)
