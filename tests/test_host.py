@@ -14,7 +14,7 @@ import pytest
 
 from grader.model.errors import RunError
 from grader.ranks.answer import records
-from grader.ranks.host import protocol, serve, tidy
+from grader.ranks.host import pages, protocol, serve, tidy
 from grader.records import wire
 from tests.requests import small_request
 
@@ -66,6 +66,14 @@ def test_a_request_cut_short_ends_the_service(sockets: tuple[socket.socket, sock
     judge.send(b"\0\0")
     judge.close()
     assert protocol.receive(end) is None
+
+
+def test_huge_pages_hold_what_was_there() -> None:
+    """On any kernel, also one that does not have them."""
+    content = bytes(range(256)) * (16 * pages.HUGE // 256)
+    copy = bytearray(content)
+    pages.collapse()
+    assert copy == content
 
 
 def test_what_runs_left_goes_and_what_is_mounted_stays(tmp_path):

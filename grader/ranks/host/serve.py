@@ -22,11 +22,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader.ranks.host import tidy
+from grader.ranks.host import pages, tidy
 from grader.ranks.host.protocol import FOLDER, receive
 from grader.ranks.request import Request
 from grader.ranks.watch import folder, reaper
 from grader.records import wire
+
+
+MANY = 24
+"""Runs after which a session is one of many runs: the next time that it stands still, it makes them cheaper."""
 
 
 def preload() -> None:
@@ -75,6 +79,7 @@ class Served(NamedTuple):
 def serve(judge: socket.socket) -> None:
     """Fork a supervisor for each request until the judge hangs up."""
     runs: dict[int, Served] = {}
+    collapsed = False
     signal.signal(signal.SIGCHLD, lambda *_: _reap(runs))
     for number in itertools.count():
         if not (received := receive(judge)):
@@ -85,6 +90,9 @@ def serve(judge: socket.socket) -> None:
         with _undisturbed():
             if not runs:
                 _tidy()
+                if number >= MANY and not collapsed:
+                    collapsed = True
+                    pages.collapse()
             _start(judge, runs, request, Served(Path.cwd() / f"run-{number}", descriptor))
         if request.dynamo_soon:
             preload_dynamo()
