@@ -28,7 +28,6 @@ from grader.ranks.request import Request
 from grader.ranks.watch import folder, reaper
 from grader.records import wire
 
-
 MANY = 24
 """Runs after which a session is one of many runs: the next time that it stands still, it makes them cheaper."""
 
