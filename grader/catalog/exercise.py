@@ -128,6 +128,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             process_group=family.process_group,
             hold_group=family.hold_group,
             trace=family.trace,
+            opens_files=family.opens_files,
             limits=_limits(family.limits),
             crashes=family.crashes,
             gpus=family.gpus,

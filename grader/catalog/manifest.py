@@ -83,6 +83,7 @@ class CaseFamily(Strict):
     process_group: bool = False
     hold_group: bool = True
     trace: bool = False
+    opens_files: bool = False
     limits: CaseLimits = CaseLimits()
     crashes: bool = False
     gpus: NonNegativeInt = 0

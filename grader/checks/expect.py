@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,23 +9,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from grader.checks import compare
 from grader.checks.observations import Attempt, Tensors, WrongKind, typed
 from grader.checks.tolerance import Reduction
-from grader.model import Case, Finding, Value
-from grader.model.errors import CheckFailed
+from grader.model import Case, Finding, OpenedFile, Value
+from grader.model.errors import CheckFailed, GraderError
+from grader.model.run import digest_of
 
 if TYPE_CHECKING:
     import torch
 
 MAX_FINDINGS = 5
 NO_EXCEPTION = "no exception"
-UNLOADABLE = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, AttributeError, LookupError, TypeError)
-"""What torch.load raises for bytes that are no file of its own."""
+NOT_OPENED = OpenedFile(digest="", problem="it was not opened with the others")
 
 
 class Expectations:
-    """What a RankView and a RunView have in common. A finding names `ranks` unless it is given others."""
+    """What a RankView and a RunView have in common. A finding names `ranks` unless it is given others. `opened` are the
+    files that the ranks wrote."""
 
-    def __init__(self, case: Case, ranks: tuple[int, ...]) -> None:
-        self.case, self._ranks = case, ranks
+    def __init__(self, case: Case, ranks: tuple[int, ...], opened: Sequence[OpenedFile] = ()) -> None:
+        self.case, self._ranks, self._opened = case, ranks, opened
 
     @property
     def world_size(self) -> int:
@@ -131,19 +129,20 @@ class Expectations:
     def expect_loads(
         self, data: bytes | None, subject: str, *, wanted: str = "a state dict", missing: str = "a file", **fields: Any
     ) -> dict[Any, Any]:
-        """The dict in the bytes of a file that torch.save wrote, loaded with weights_only=True onto the CPU. `wanted`
-        says what it should be, `missing` what is not there where there are no bytes."""
-        import torch
-
+        """The dict in a file that torch.save wrote, by the bytes of it that a rank recorded. It was opened outside of
+        the judge, with weights_only=True onto the CPU, so the case has to say `opens_files: true`. `wanted` says what
+        it should be, `missing` what is not there where there are no bytes."""
         if data is None:
             self.fail(subject, expected=missing, actual="there is none", **fields)
-        try:
-            content = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-        except UNLOADABLE as error:
-            self.fail(subject, expected=f"{wanted} that loads with weights_only=True", actual=_refusal(error), **fields)
-        if not isinstance(content, dict):
-            self.fail(subject, expected=wanted, actual=f"a {type(content).__name__}", **fields)
-        return content
+        if not self.case.opens_files:
+            raise GraderError(f"{self.case.id} does not say `opens_files: true`, so no file of it can be looked into")
+        file = next((file for file in self._opened if file.digest == digest_of(data)), NOT_OPENED)
+        if file.problem:
+            wanted = f"{wanted} that loads with weights_only=True"
+            self.fail(subject, expected=wanted, actual=file.problem, **fields)
+        if not isinstance(file.content, dict):
+            self.fail(subject, expected=wanted, actual=f"a {type(file.content).__name__}", **fields)
+        return file.content
 
     def _named(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
         return self._ranks if ranks is None else tuple(ranks)
@@ -169,9 +168,3 @@ def error_text(attempt: Attempt) -> str:
 
 def _kind(tensor: torch.Tensor) -> list[Any]:
     return [list(tensor.shape), str(tensor.dtype)]
-
-
-def _refusal(error: Exception) -> str:
-    """Why torch.load refused, in one line."""
-    refused = re.search(r"GLOBAL (\S+)", str(error))
-    return f"it holds an object of {refused[1]}" if refused else str(error).partition("\n")[0]

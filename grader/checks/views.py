@@ -18,7 +18,7 @@ from grader.checks import compare
 from grader.checks.communication import Communication
 from grader.checks.expect import Expectations
 from grader.checks.traffic import disagreement
-from grader.model import Case, Ending, Finished, RankRecord, Run, Value
+from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, Value
 from grader.model.errors import CheckFailed, GraderError
 
 
@@ -26,8 +26,8 @@ class RankView(Communication):
     """One rank of a run: `rank`, `ending`, what it was run with, what its probe recorded, and the expectations that a
     check can state about it, whose findings name this rank."""
 
-    def __init__(self, record: RankRecord, case: Case) -> None:
-        super().__init__(case, (record.rank,))
+    def __init__(self, record: RankRecord, case: Case, opened: Sequence[OpenedFile] = ()) -> None:
+        super().__init__(case, (record.rank,), opened)
         self._record = record
 
     @property
@@ -65,9 +65,9 @@ class RunView(Expectations):
     """One run of a case: its ranks in order, what it was run with, and expectations about all of it."""
 
     def __init__(self, run: Run) -> None:
-        super().__init__(run.case, ())
+        super().__init__(run.case, (), run.opened)
         self._run = run
-        self._ranks_seen = tuple(RankView(record, run.case) for record in run.ranks)
+        self._ranks_seen = tuple(RankView(record, run.case, run.opened) for record in run.ranks)
 
     @property
     def finished(self) -> bool:

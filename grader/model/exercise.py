@@ -54,8 +54,9 @@ class Limits:
 class Case:
     """One way to run the ranks. `deadline` is in seconds, counted from the start of the ranks. `crashes` says that the
     probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone. `gpus` is how many GPUs it
-    needs: where there are fewer it is not run. `dynamo` says that its ranks may use an optimizer, DDP or FSDP, which
-    import torch._dynamo; without it a rank does so itself. `folder` is where its probe.py lies, if not in the
+    needs: where there are fewer it is not run. `opens_files` says that all bytes which its probe records are files that
+    torch.save wrote, which checks want to look into. `dynamo` says that its ranks may use an optimizer, DDP or FSDP,
+    which import torch._dynamo; without it a rank does so itself. `folder` is where its probe.py lies, if not in the
     exercise's own. What `secret` holds the judge knows and no rank does."""
 
     name: str
@@ -68,6 +69,7 @@ class Case:
     process_group: bool = False
     hold_group: bool = True
     trace: bool = False
+    opens_files: bool = False
     limits: Limits = Limits()
     crashes: bool = False
     visibility: str = "visible"

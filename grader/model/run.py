@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,6 +137,21 @@ class RankRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedFile:
+    """A file that ranks wrote, as a process without student code has opened it: what it holds as plain data, or the
+    problem, in one line. `digest` is that of its bytes (`digest_of`)."""
+
+    digest: str
+    content: Value = None
+    problem: str = ""
+
+
+def digest_of(data: bytes) -> str:
+    """Which file it is."""
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """Why a run went wrong: the first failure in time, and what it did to the others."""
 
@@ -146,10 +162,12 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One case, run once. `seconds` is wall time. `retried` says why a first attempt did not count."""
+    """One case, run once. `seconds` is wall time. `retried` says why a first attempt did not count. `opened` has the
+    files among the observations, where the case asks for that."""
 
     case: Case
     ranks: tuple[RankRecord, ...]
     seconds: float
     diagnosis: Diagnosis | None = None
     retried: str = ""
+    opened: tuple[OpenedFile, ...] = ()

@@ -12,15 +12,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from grader.model import Case, Exercise, Run, Submission
+from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
 from grader.model.errors import Cancelled, RunError, UsageError
-from grader.ranks import sandbox
+from grader.ranks import opening, sandbox
 from grader.ranks.answer import Live, heard, received, records
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
@@ -223,28 +223,42 @@ class Session:
             live=live is not None,
             alone=self.level == BUBBLEWRAP,
         )
-        mine, theirs = socket.socketpair()
         try:
-            with mine:
-                hand_secrets(mine, case)
-                with theirs, self._lock:
-                    self._request(request, theirs.fileno())
-                    self._active.add(mine)
-                    if cancels != self.cancels:  # called off between the beginning and here
-                        mine.shutdown(socket.SHUT_RDWR)
-                try:
-                    messages = list(heard(received(mine, case.deadline + MARGIN_SECONDS), live))
-                finally:
-                    with self._lock:
-                        self._active.discard(mine)
-            found = records(messages)
+            found = self._asked(request, case, live, cancels)
+            seconds = time.monotonic() - start
+            files = self._opened(found, case.deadline - seconds, cancels) if case.opens_files else ()
         except RunError:
             if cancels != self.cancels:
                 raise Cancelled() from None
             self._sweep()
             raise
-        seconds = time.monotonic() - start
-        return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnose(case, found, exercise.file))
+        diagnosis = diagnose(case, found, exercise.file)
+        return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files)
+
+    def _opened(self, found: Sequence[RankRecord], left: float, cancels: int) -> tuple[OpenedFile, ...]:
+        """The files that the ranks recorded; nothing is started where there are none."""
+        files = opening.files_of(found)
+        if not files:
+            return ()
+        request = opening.request_to_open(files, left, start_method=self.start_method, alone=self.level == BUBBLEWRAP)
+        return opening.opened(files, self._asked(request, opening.CASE, None, cancels)[0])
+
+    def _asked(self, request: Request, case: Case, live: Live | None, cancels: int) -> tuple[RankRecord, ...]:
+        """What comes of one request. `cancels` is how often runs had been called off when it was made."""
+        mine, theirs = socket.socketpair()
+        with mine:
+            hand_secrets(mine, case)
+            with theirs, self._lock:
+                self._request(request, theirs.fileno())
+                self._active.add(mine)
+                if cancels != self.cancels:  # called off between the beginning and here
+                    mine.shutdown(socket.SHUT_RDWR)
+            try:
+                messages = list(heard(received(mine, request.deadline + MARGIN_SECONDS), live))
+            finally:
+                with self._lock:
+                    self._active.discard(mine)
+        return records(messages)
 
     def cancel(self) -> None:
         """End every run that is under way, from any thread. Their supervisors see that nobody listens any more and end

@@ -40,7 +40,7 @@ _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _REAL = ("float64", "float32", "float16", "bfloat16", "bool")
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
 _KEYS = (str, int, float, bool, bytes, type(None))
-_DTYPES = frozenset((*_REAL, *_WHOLE, "complex64", "complex128"))
+DTYPES = frozenset((*_REAL, *_WHOLE, "complex64", "complex128"))
 
 
 def encode(value: Any) -> bytes:
@@ -177,7 +177,7 @@ def _pack_tensor(value: Any, blobs: list[bytes]) -> Any:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         raise WireError(f"a {type(value).__module__}.{type(value).__qualname__} may not cross")
     dtype = str(value.dtype).removeprefix("torch.")
-    if dtype not in _DTYPES or value.layout is not torch.strided:
+    if dtype not in DTYPES or value.layout is not torch.strided:
         raise WireError(f"a tensor of dtype {dtype} and layout {value.layout} may not cross")
     if value.is_meta or value.dim() > MAX_DIMENSIONS or value.numel() * value.element_size() > MAX_FRAME:
         raise WireError(f"a tensor of shape {list(value.shape)} on device {value.device} may not cross")
@@ -233,7 +233,7 @@ def _unpack_tensor(content: Any, blobs: Blobs) -> torch.Tensor:
     import torch
 
     index, dtype_name, shape = content
-    if dtype_name not in _DTYPES or not _is_shape(shape):
+    if dtype_name not in DTYPES or not _is_shape(shape):
         raise WireError("a frame with an impossible tensor")
     dtype: torch.dtype = getattr(torch, dtype_name)
     blob = blobs.take(index)

@@ -42,6 +42,7 @@ def preload() -> None:
         import torch.utils.data
 
         import grader.kit
+        import grader.ranks.inside.opener
         import grader.ranks.inside.rank
         import grader.ranks.inside.tracer
         import grader.ranks.watch.supervisor
