@@ -18,6 +18,7 @@ from typing import Protocol
 from grader.grading.observe import SILENT, Listener
 from grader.grading.request import Machine
 from grader.grading.seeding import seeded, with_new_secret
+from grader.grading.spending import Spending
 from grader.model import (
     Case,
     Diagnosis,
@@ -89,6 +90,7 @@ class Runner:
         self._count = jobs or self._machine.jobs
         self._cancels = session.cancels
         self._jobs: dict[str, Future[Run]] = {}
+        self._spending = Spending(self._known.values())
         self._gpus = threading.Lock()
         """Held by the one run that has the GPUs."""
 
@@ -153,7 +155,7 @@ class Runner:
             return self._known[case.id]
         self._require_hardware(case)
         with self._gpus if case.gpus else contextlib.nullcontext():
-            run = self._run_in_time(case)
+            run = self._spending.charged(self._run_in_time(case), self._exercise.file)
         self._known[case.id] = run
         self.listener.ended(run)
         return run
