@@ -68,6 +68,7 @@ class Training:
 
         def gradient(state, numbers):
             inputs, targets = data[numbers]
+            inputs = inputs + self.probe.shifts(self.rank.secret, inputs)
             names = [name for name in state if name != "scale"]
             return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
 
@@ -187,6 +188,9 @@ def initial_state(rank, used, probe):
     """The state of rank 0's model after construction. Where it built several, the one that it uses."""
     built = states_of(rank, probe, "built")
     rank.expect(built, "the models built", "at least one", "none")
+    for number, state in enumerate(built):
+        own = probe.initial_values(rank.secret, number, state)
+        rank.expect_equal(state, own, "the values that model_class() gave the model")
     return next((state for state in built if all(state[name].equal(used[name]) for name in state)), built[-1])
 
 

@@ -1,6 +1,8 @@
 """Runs in every rank: hands a spy model and numbered samples to `train_ddp` and records what happened to them.
 
 The first column of the input is the sample's number, so that the spy's forward knows which samples a rank trains on.
+Two things are each rank's own, from its secret: the values that a model begins with, and how its inputs are shifted,
+as augmentation does. So neither rank 0's model nor another rank's gradients can be had but from that rank.
 Nothing here knows an expected value.
 """
 
@@ -15,6 +17,8 @@ from torch import nn
 from grader.kit import groups, meeting, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
+ROWS = 64
+"""So many samples are shifted each in its own way, as many as any case has."""
 CHECKPOINT = "checkpoint.pt"
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
@@ -25,10 +29,21 @@ def data_of(seed, samples):
     return spies.NumberedData(samples, seed, features=FEATURES, classes=CLASSES)
 
 
+def initial_values(secret, number, like):
+    """What the model that a rank builds as its `number`th begins with, under the names of `like`."""
+    return {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
+
+
+def shifts(secret, inputs):
+    """What a rank adds to inputs, by the numbers of their samples. That of the numbers themselves goes unused."""
+    table = 0.5 * values.normal((ROWS, 1 + FEATURES), secret, "shifts")
+    return table[inputs[:, 0].detach().cpu().round().long() % ROWS]
+
+
 class Classifier(spies.FunctionalModel):
     """The spy: two linear layers, one of which happens to be called `module`, and a buffer.
 
-    Its values come from a generator of the rank's own, so seeding torch's does not make the ranks' models equal.
+    Its values and its shifts are the rank's own, so seeding torch does not make the ranks' models equal.
     """
 
     notes = None
@@ -49,7 +64,7 @@ class Classifier(spies.FunctionalModel):
         return nn.functional.linear(hidden, tensors["head.weight"], tensors["head.bias"])
 
     def forward(self, inputs):
-        outputs = super().forward(inputs)
+        outputs = super().forward(inputs if self.notes is None else inputs + self.notes.shifts(inputs).to(inputs))
         if self.notes is not None:
             self.notes.listen(self, inputs, outputs)
         return outputs
@@ -85,19 +100,23 @@ class Notes(spies.StepNotes):
 
     def __init__(self, rank):
         super().__init__(at_first=groups.default_group)
-        self.generator = values.generator(rank.seed, "initial values", rank.rank)
+        self.secret = rank.secret
         self.models, self.built = [], []
 
     def constructed(self, model):
-        for tensor in model.tensors().values():
-            tensor.data.normal_(generator=self.generator)
+        tensors = model.tensors()
+        for name, value in initial_values(self.secret, len(self.models), tensors).items():
+            tensors[name].data.copy_(value)
         self.models.append(model)
         self.built.append(model.state())
+
+    def shifts(self, inputs):
+        return shifts(self.secret, inputs)
 
 
 def watch(rank):
     """Fresh notes for the next call; every rank's random numbers differ."""
-    own_seed = values.seed_for(rank.seed, "rank", rank.rank)
+    own_seed = values.seed_for(rank.secret, "torch")
     torch.manual_seed(own_seed)
     random.seed(own_seed)
     Classifier.notes = Notes(rank)
