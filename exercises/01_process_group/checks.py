@@ -50,6 +50,8 @@ def expect_group(run, probe, name, numbers):
     for place, (key, subject) in enumerate(subjects.items()):
         expected = {process: values[place] for process, values in wanted.items()}
         run.expect_of_all(subject, expected, {process: talk[key] for process, talk in talks.items()})
+    size = len(numbers)
+    run.expect_moved(8 * (size - 1) * (size + 2))  # of float64, an all-gather and an all-reduce at ring cost
 
 
 # The meeting place

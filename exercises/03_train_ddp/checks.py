@@ -205,6 +205,14 @@ def test_same_as_one_process(runs, probe):
             for number in reversed(range(len(run))):  # rank 0's own gradient is the least telling
                 explain = partial(mistakes_together, ours[number], ours[0])
                 expect_step(run[number], step, used[number][step], mean, explain)
+    for run, training in zip(runs("train")[1:], together, strict=True):
+        expect_exchange(run, training[0])
+
+
+def expect_exchange(run, training):
+    """A gradient's bytes, at a quarter of their accuracy, have gone to every other rank in each step."""
+    size = sum(tensor.nbytes for tensor in training.gradients()[0].values())
+    run.expect_moved(len(training.batches) * (run.world_size - 1) * size / 4)
 
 
 def mistakes_together(own, of_rank_0):

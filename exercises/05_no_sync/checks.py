@@ -8,7 +8,7 @@ by time.
 
 import torch
 
-from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, line_of, replay, told
+from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, amount, line_of, replay, told
 
 SMALL = 1024
 """Bytes; less than any parameter's gradient. What is smaller is a count."""
@@ -231,8 +231,12 @@ def test_synchronised_once(runs, probe):
         # cost more still.
         allowed = (run.world_size - 1) * gradient_bytes(probe)
         subject = f"the bytes of gradients that a rank sends in a call {SITUATIONS[plan]}"
+        least, launched = gradient_bytes(probe) / 2, rank.during(region).at_least(SMALL)  # in float32, or narrower
+        rank.expect(launched.bytes >= least, subject, f"those of {amount(least)} or more", told(launched))
         rank.expect_sent(region, allowed, subject=subject, ignore_below=SMALL)
         expect_few_counts(rank, region, plan)
+    for run in {id(run): run for run, *_ in regions(runs, probe)}.values():
+        run.expect_confirmed()
 
 
 def expect_few_counts(rank, region, plan):
@@ -246,12 +250,10 @@ def expect_few_counts(rank, region, plan):
 
 def test_overlaps(runs, probe):
     """Communication starts while the last backward still computes"""
-    for run, rank, region, plan in regions(runs, probe):
-        # A quarter of the gradients' bytes or more; all but the first layer's can be. Where nothing is sent at all it
-        # is the gradient that is wrong.
-        if any(one.during(region).at_least(SMALL) for one in run):
-            subject = f"the gradients that a rank sends {SITUATIONS[plan]}"
-            rank.expect_overlap(region, subject=subject, at_least=SMALL, in_all=gradient_bytes(probe) / 4)
+    for _, rank, region, plan in regions(runs, probe):
+        # A quarter of the gradients' bytes or more; all but the first layer's can be.
+        subject = f"the gradients that a rank sends {SITUATIONS[plan]}"
+        rank.expect_overlap(region, subject=subject, at_least=SMALL, in_all=gradient_bytes(probe) / 4)
 
 
 # Memory

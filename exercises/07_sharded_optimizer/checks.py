@@ -96,6 +96,8 @@ def test_same_as_unsharded(runs, probe):
     """On two and three ranks every step equals the unsharded one, on every rank"""
     for run in runs("train")[1:]:
         expect_trained(probe, run)
+        size = sum(probe.model_initial(run.seed, name).nbytes for name in probe.MODEL)
+        run.expect_moved(run.parameters["steps"] * (run.world_size - 1) * size)  # each new value to all who lack it
 
 
 def test_replicas_identical(runs):

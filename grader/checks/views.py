@@ -16,8 +16,8 @@ from typing import Any
 
 from grader.checks import compare
 from grader.checks.communication import Communication
-from grader.checks.expect import Expectations
 from grader.checks.traffic import disagreement
+from grader.checks.witness import Witnessed
 from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, Value
 from grader.model.errors import CheckFailed, GraderError
 
@@ -61,7 +61,7 @@ class RankView(Communication):
         return name in self._record.observations
 
 
-class RunView(Expectations):
+class RunView(Witnessed):
     """One run of a case: its ranks in order, what it was run with, and expectations about all of it."""
 
     def __init__(self, run: Run) -> None:

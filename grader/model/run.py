@@ -10,6 +10,7 @@ from typing import Any
 from grader.model.exercise import Case
 from grader.model.finding import Finding
 from grader.model.trace import Trace
+from grader.model.witness import Witness
 
 Value = Any
 """What may cross the wire: None, bool, int, float, str, bytes, torch.Tensor, and lists and dicts of these."""
@@ -163,7 +164,8 @@ class Diagnosis:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One case, run once. `seconds` is wall time. `retried` says why a first attempt did not count. `opened` has the
-    files among the observations, where the case asks for that."""
+    files among the observations, where the case asks for that. `witness` is what the kernel counted; None where it does
+    not, and in older files."""
 
     case: Case
     ranks: tuple[RankRecord, ...]
@@ -171,3 +173,4 @@ class Run:
     diagnosis: Diagnosis | None = None
     retried: str = ""
     opened: tuple[OpenedFile, ...] = ()
+    witness: Witness | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from grader.model import Ending, Killed, LiveRank, Raised, RankRecord, budgets
 from grader.model.errors import RunError, WatcherKilled, WireError
+from grader.model.witness import Witness
 from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
 from grader.ranks.watch.parsing import MAX_TEXT
 from grader.records import wire
@@ -70,6 +71,15 @@ def records(messages: list[bytes]) -> tuple[RankRecord, ...]:
     except (WireError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"The process that watches the ranks said something odd ({error}). Try again.") from error
     raise RunError("The process that watches the ranks ended before it could say what happened.")
+
+
+def witness_of(messages: list[bytes]) -> Witness | None:
+    """What the kernel counted, from the supervisor's last frame."""
+    try:
+        raw = wire.decode(messages[-1])["witness"]
+        return structure(Witness, raw) if raw else None
+    except (WireError, LookupError, TypeError, ValueError):
+        return None
 
 
 def _record(head: Mapping[str, Any], queue: Iterator[bytes]) -> RankRecord:

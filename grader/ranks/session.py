@@ -20,8 +20,9 @@ import psutil
 
 from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
 from grader.model.errors import Cancelled, RunError, UsageError
+from grader.model.witness import Witness
 from grader.ranks import opening, sandbox
-from grader.ranks.answer import Live, heard, received, records
+from grader.ranks.answer import Live, heard, received, records, witness_of
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
 from grader.ranks.inside import seccomp
@@ -224,7 +225,7 @@ class Session:
             alone=self.level == BUBBLEWRAP,
         )
         try:
-            found = self._asked(request, case, live, cancels)
+            found, witness = self._asked(request, case, live, cancels)
             seconds = time.monotonic() - start
             files = self._opened(found, case.deadline - seconds, cancels) if case.opens_files else ()
         except RunError:
@@ -233,7 +234,7 @@ class Session:
             self._sweep()
             raise
         diagnosis = diagnose(case, found, exercise.file)
-        return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files)
+        return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files, witness=witness)
 
     def _opened(self, found: Sequence[RankRecord], left: float, cancels: int) -> tuple[OpenedFile, ...]:
         """The files that the ranks recorded; nothing is started where there are none."""
@@ -241,9 +242,11 @@ class Session:
         if not files:
             return ()
         request = opening.request_to_open(files, left, start_method=self.start_method, alone=self.level == BUBBLEWRAP)
-        return opening.opened(files, self._asked(request, opening.CASE, None, cancels)[0])
+        return opening.opened(files, self._asked(request, opening.CASE, None, cancels)[0][0])
 
-    def _asked(self, request: Request, case: Case, live: Live | None, cancels: int) -> tuple[RankRecord, ...]:
+    def _asked(
+        self, request: Request, case: Case, live: Live | None, cancels: int
+    ) -> tuple[tuple[RankRecord, ...], Witness | None]:
         """What comes of one request. `cancels` is how often runs had been called off when it was made."""
         mine, theirs = socket.socketpair()
         with mine:
@@ -258,7 +261,7 @@ class Session:
             finally:
                 with self._lock:
                     self._active.discard(mine)
-        return records(messages)
+        return records(messages), witness_of(messages)
 
     def cancel(self) -> None:
         """End every run that is under way, from any thread. Their supervisors see that nobody listens any more and end

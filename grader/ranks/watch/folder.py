@@ -18,6 +18,7 @@ class RunFolder:
     def __init__(self, path: Path, files: Mapping[str, bytes], world_size: int) -> None:
         self.path = path
         self.code, self.shared, self.temporary = path / "code", path / "shared", path / "tmp"
+        self.rendezvous = self.shared / "rendezvous"
         for folder in (path, self.code, self.shared, self.temporary):
             folder.mkdir(mode=0o700)
         for name, content in files.items():

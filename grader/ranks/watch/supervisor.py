@@ -31,7 +31,9 @@ from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.starting import started
 from grader.ranks.watch.telling import STOPPED, fault, head, live_row
 from grader.ranks.watch.watched import Watched, signal_name, stopped
+from grader.ranks.watch.witness import Watcher
 from grader.records import wire
+from grader.records.structure import unstructure
 
 TICK = 0.04
 ANSWER = 1.0
@@ -71,6 +73,7 @@ class Supervisor:
     def run(self) -> None:
         with ports.bound_socket() as holder:
             port = holder.getsockname()[1]
+            self.witness = Watcher(port, self.folder.rendezvous)
             self.ranks = started(self.request, self.folder, port, int(1e9 * self.began))
             self.start = time.monotonic()
             with contextlib.suppress(OSError, EOFError):
@@ -78,6 +81,7 @@ class Supervisor:
             while any(rank.live for rank in self.ranks):
                 if not self._read(TICK):
                     break  # the judge has gone or lost interest
+                self.witness.look(self._present())
                 self._look()
             self._release()
         reaper.kill_descendants()
@@ -207,7 +211,11 @@ class Supervisor:
         loud = frozenset(rank.rank for rank in live if rank.printed.total > most)
         if loud:
             return Excess(f"output: more than {most // MIB} MiB", loud)
-        return self.census.excess({rank.rank: rank.pid for rank in self.ranks if not rank.gone})
+        return self.census.excess(self._present())
+
+    def _present(self) -> dict[int, int]:
+        """The ranks whose processes are there, with those, whether or not they have said how they ended."""
+        return {rank.rank: rank.pid for rank in self.ranks if not rank.gone}
 
     def _end_excess(self, live: list[Watched], found: Excess) -> None:
         """End the run. If no rank can be blamed, all live ranks are."""
@@ -271,6 +279,7 @@ class Supervisor:
 
     def _release(self) -> None:
         """Let ranks that are over leave by themselves, and drain what they printed."""
+        self.witness.look(self._present(), now=True)
         for rank in self.ranks:
             rank.ask(b"release")
         if all(isinstance(rank.ending, Finished) for rank in self.ranks):
@@ -291,7 +300,7 @@ class Supervisor:
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)
             self.folder.remove()
-            self.judge.send_bytes(wire.encode({"seconds": seconds}))
+            self.judge.send_bytes(wire.encode({"seconds": seconds, "witness": unstructure(self.witness.told())}))
 
 
 def main(request: Request, folder: Path, judge: Connection) -> None:

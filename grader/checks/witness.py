@@ -1,0 +1,79 @@
+"""Expectations about what the kernel counted between a run's processes (see grader.model.witness). No rank can forge
+less than was moved, nor more without moving it.
+
+A machine that has no such witness (see docs/security.md) fails nobody: the report says that it had none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grader.checks.expect import Expectations
+from grader.checks.traffic import sent_bytes
+from grader.model import Run
+from grader.model.trace import Communication
+from grader.model.words import amount
+
+LEAST = 0.9
+"""Of what the traces show at ring cost, so much must have moved. No operation of gloo's was seen to move less than all
+of it (docs/witnesses.md)."""
+MOST, PER_OPERATION = 4.0, 4096
+"""At most so many times that, and so many bytes a pair of ranks for each operation; gloo's own were 2 and 600."""
+SETTING_UP = 16 * 1024
+"""Bytes a pair of ranks that making groups may move beside, over a whole run; gloo's own were 10 a group."""
+STORE = 8 * 1024
+"""Bytes a rank that a store may move over a whole run; a group of gloo's took 220."""
+BETWEEN, STORED = "the bytes that the ranks' processes exchanged", "the bytes that went through a store"
+
+
+class Witnessed(Expectations):
+    """The part of a RunView that looks at its witness."""
+
+    _run: Run
+
+    def expect_moved(self, at_least: float, subject: str = BETWEEN) -> None:
+        """All ranks are connected, each with each or by way of others, and at least so many bytes went between them.
+        What was closed before anybody saw whose it was counts for the run."""
+        witness = self._run.witness
+        if witness is None or self.world_size == 1:
+            return
+        alone = _parts(self.world_size, [link.ranks for link in witness.links]) - 1
+        connected = alone <= witness.unclaimed.connections
+        self.expect(connected, "connections between the ranks' processes", "all ranks connected", "ranks without any")
+        moved = witness.peer_bytes + witness.unclaimed.bytes
+        self.expect(moved >= at_least, subject, f"at least {amount(at_least)}", amount(moved))
+
+    def expect_confirmed(self) -> None:
+        """What the traces of the ranks show is what moved: not less, and not much more; next to nothing of it through a
+        store. A run without communication in its traces has to be silent as well."""
+        traces = [record.trace for record in self._run.ranks]
+        launched = [one for trace in traces if trace for one in trace.communications]
+        if not all(trace and trace.complete for trace in traces):
+            self.fail("What the ranks communicated", actual="not all of it was told")
+        least = sum(map(sent_bytes, launched))
+        self.expect_moved(LEAST * least if launched else 0)
+        witness = self._run.witness
+        if witness is None or self.world_size == 1:
+            return
+        most = self._most(least, launched)
+        self.expect(
+            witness.peer_bytes <= most,
+            BETWEEN,
+            f"at most {amount(most)}, since the collectives that were seen explain {amount(least)}",
+            amount(witness.peer_bytes),
+        )
+        most = self.world_size * STORE
+        self.expect(witness.store_bytes <= most, STORED, f"at most {amount(most)}", amount(witness.store_bytes))
+
+    def _most(self, least: float, launched: Sequence[Communication]) -> float:
+        pairs = self.world_size * (self.world_size - 1) / 2
+        return MOST * least + pairs * (SETTING_UP + PER_OPERATION * len(launched) / self.world_size)
+
+
+def _parts(world_size: int, links: Iterable[tuple[int, ...]]) -> int:
+    """How many groups of ranks there are that no connection joins."""
+    part = list(range(world_size))
+    for ranks in links:
+        joined = {part[rank] for rank in ranks if rank < world_size}
+        part = [min(joined) if one in joined else one for one in part]
+    return len(set(part))

@@ -1,0 +1,132 @@
+"""Holds what the kernel tells of TCP sockets (`sockets`) against the ranks of a run: who has moved how much to whom."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from grader.model.witness import Link, Witness
+from grader.ranks.watch.sockets import Socket, Sockets
+
+EVERY = 0.02
+"""Seconds between two looks. A connection that lives shorter may be counted without anybody's name."""
+MAX_SOCKETS = 20_000
+LOOPBACK = ("127.", "::1")
+End = tuple[str, int]
+
+
+class Watcher:
+    """Of one run, whose reserved port is `port` and whose own group meets in the file `rendezvous`.
+
+    It looks again and again whose sockets are whose, and keeps the last that the kernel said of each. Tells nothing
+    where the kernel does not, or where there are GPUs: over them ranks communicate by other ways.
+    """
+
+    def __init__(self, port: int, rendezvous: Path) -> None:
+        self._port, self._rendezvous = port, rendezvous
+        self._seen: dict[int, Socket] = {}
+        self._owners: dict[int, int | None] = {}
+        self._listeners: dict[int, int] = {}
+        self._complete, self._written, self._looked = True, 0, 0.0
+        self._sockets: Sockets | None = None
+        if not gpus():
+            with contextlib.suppress(OSError, AttributeError):
+                self._sockets = Sockets()
+
+    def look(self, pids: Mapping[int, int], *, now: bool = False) -> None:
+        """`pids` maps ranks to their processes. Cheap when called often; `now` says that it is needed."""
+        if self._sockets is None or not (now or time.monotonic() - self._looked >= EVERY):
+            return
+        self._looked = time.monotonic()
+        with contextlib.suppress(OSError):
+            self._written = max(self._written, self._rendezvous.stat().st_size)
+        try:
+            alive = self._sockets.now()
+        except OSError:
+            self._complete, alive = False, []
+        for one in alive:
+            self._note(one)
+        self._note_destroyed(self._sockets)
+        if fresh := [one for one in alive if one.inode and one.cookie not in self._owners]:
+            self._claim(fresh, pids)
+
+    def _note_destroyed(self, sockets: Sockets) -> None:
+        try:
+            for one in sockets.destroyed():
+                self._note(one)
+        except OSError:
+            self._complete = False
+
+    def _note(self, one: Socket) -> None:
+        if one.cookie not in self._seen and len(self._seen) >= MAX_SOCKETS:
+            self._complete = False
+        else:
+            self._seen[one.cookie] = one
+
+    def _claim(self, fresh: list[Socket], pids: Mapping[int, int]) -> None:
+        """Find out whose sockets are. What no rank has open is somebody else's."""
+        inodes = {inode: rank for rank, pid in pids.items() for inode in _inodes(pid)}
+        for one in fresh:
+            rank = self._owners[one.cookie] = inodes.get(one.inode)
+            if rank is not None and not one.remote[1]:
+                self._listeners[one.local[1]] = rank
+
+    # -- what is told -----------------------------------------------------------------------------------------
+
+    def told(self) -> Witness | None:
+        """All that was seen up to now; None where nothing can be seen."""
+        if self._sockets is None:
+            return None
+        self._note_destroyed(self._sockets)
+        store, links = self._written, dict[tuple[int, ...], Link]()
+        for ends in self._connections():
+            if not (size := sum(end.received for end in ends)):
+                continue
+            if any(self._port in (end.local[1], end.remote[1]) for end in ends):
+                store += size
+            elif (ranks := self._ranks(ends)) is not None:
+                before = links.get(ranks, Link(ranks=ranks, connections=0, bytes=0))
+                links[ranks] = replace(before, connections=before.connections + 1, bytes=before.bytes + size)
+        unclaimed = links.pop((), Witness().unclaimed)
+        told = tuple(links[ranks] for ranks in sorted(links))
+        return Witness(links=told, store_bytes=store, unclaimed=unclaimed, complete=self._complete)
+
+    def _connections(self) -> list[list[Socket]]:
+        """The one or two ends of each."""
+        found: dict[frozenset[End], list[Socket]] = {}
+        for one in self._seen.values():
+            if one.remote[1]:
+                found.setdefault(frozenset((one.local, one.remote)), []).append(one)
+        return list(found.values())
+
+    def _ranks(self, ends: list[Socket]) -> tuple[int, ...] | None:
+        """The two ranks of a connection, one where it is its own; () where it is not known whose it was. None for a
+        connection of other processes, or out of this machine."""
+        found = {self._listeners.get(end.local[1], self._owners.get(end.cookie)) for end in ends}
+        foreign = any(end.cookie in self._owners and self._owners[end.cookie] is None for end in ends)
+        if None not in found and len(ends) > 1:
+            return tuple(sorted(rank for rank in found if rank is not None))
+        near = all(end.remote[0].startswith(LOOPBACK) for end in ends)
+        return () if near and not foreign else None
+
+
+def gpus() -> bool:
+    """Whether ranks can see a GPU here."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") != "" and bool(glob.glob("/dev/nvidia[0-9]*"))
+
+
+def _inodes(pid: int) -> set[int]:
+    """The sockets that a process has open."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
+                if target.startswith("socket:["):
+                    found.add(int(target[8:-1]))
+    return found

@@ -1,0 +1,148 @@
+"""What the kernel counted is what was moved, whatever the ranks say of it; and what checks make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from grader.checks import RunView
+from grader.model import Case, Finished, RankRecord, Run
+from grader.model.errors import CheckFailed
+from grader.model.trace import Communication, Trace
+from grader.model.witness import Link, Witness
+from tests.conftest import LEVELS, RunIt
+
+SIZE = 2**20
+HEAD = """\
+import os, socket, threading, time
+import torch, torch.distributed as dist
+
+TENSOR = torch.ones(2**18)
+
+"""
+HONEST = HEAD + "def work(rank):\n    dist.all_reduce(TENSOR)\n"
+CLOSED = HONEST + "    dist.destroy_process_group()\n"
+SILENT = HEAD + "def work(rank):\n    pass\n"
+FORGED = HEAD + """\
+def work(rank):
+    for _ in range(3):
+        rank.tracer.communications.append({
+            "operation": "all_reduce", "bytes": 2**20, "dtype": "float32", "group": [0, 1], "peer": None,
+            "start": rank.tracer.seconds(), "end": None, "line": 1, "backward": None, "computed": 0,
+        })
+"""
+BESIDE = (
+    HEAD
+    + """\
+def work(rank):
+    place = rank.shared / "port"
+    if rank.rank == 0:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            (rank.shared / "new").write_text(str(server.getsockname()[1]))
+            os.replace(rank.shared / "new", place)
+            with server.accept()[0] as peer:
+                while peer.recv(2**20):
+                    pass
+    else:
+        while not place.exists():
+            time.sleep(0.01)
+        with socket.create_connection(("127.0.0.1", int(place.read_text()))) as peer:
+            peer.sendall(bytes(3 * 2**20))
+            time.sleep(0.5)
+    dist.barrier()
+"""
+)
+STORED = HEAD + "def work(rank):\n    dist.distributed_c10d._get_default_store().set(f'{rank.rank}', 'x' * 2**20)\n"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_byte_between_ranks_is_counted(run_on_ranks: RunIt, level: str) -> None:
+    """An all-reduce of b bytes on two ranks moves 2 b at ring cost, and gloo next to nothing beside; on three, 4 b."""
+    for ranks in (2, 3):
+        witness = run_on_ranks("work", source=HONEST, world_size=ranks).witness
+        assert witness is not None and witness.complete
+        ring = 2 * (ranks - 1) * SIZE
+        assert ring <= witness.peer_bytes <= 1.01 * ring
+        assert [link.ranks for link in witness.links] == [(a, b) for a in range(ranks) for b in range(a + 1, ranks)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_connections_that_were_closed_are_counted(run_on_ranks: RunIt, level: str) -> None:
+    """The kernel has a last word about each, also about one that lived for a moment."""
+    witness = run_on_ranks("work", source=CLOSED).witness
+    assert witness is not None and witness.peer_bytes + witness.unclaimed.bytes >= 2 * SIZE
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (HONEST, ""),
+        (CLOSED, ""),
+        (SILENT, ""),
+        (FORGED, "processes exchanged: expected at least"),
+        (BESIDE, "processes exchanged: expected at most"),
+        (STORED, "went through a store: expected at most"),
+    ],
+    ids=["honest", "closed", "silent", "forged", "beside", "stored"],
+)
+def test_a_trace_is_held_against_the_kernel(run_on_ranks: RunIt, level: str, source: str, told: str) -> None:
+    """Claims without bytes, bytes without a trace, and values that went through the store are findings."""
+    run = run_on_ranks("work", source=source, trace=True)
+    assert run.diagnosis is None and run.witness is not None
+    if not told:
+        RunView(run).expect_confirmed()
+        return
+    with pytest.raises(CheckFailed) as failed:
+        RunView(run).expect_confirmed()
+    assert told in failed.value.findings[0].sentence()
+
+
+# -- what checks make of it -------------------------------------------------------------------------------------------
+
+
+def made(witness: Witness | None, *, ranks: int = 3, sizes: tuple[int, ...] = (), trace: bool = True) -> RunView:
+    """A run of finished ranks that have launched all-reduces of these sizes."""
+    group = tuple(range(ranks))
+    launched = tuple(
+        Communication(operation="all_reduce", bytes=size, dtype="float32", group=group, start=0.0) for size in sizes
+    )
+    told = Trace(communications=launched) if trace else None
+    records = tuple(RankRecord(rank=rank, ending=Finished(), trace=told) for rank in range(ranks))
+    case = Case(name="work", probe="work", world_size=ranks)
+    return RunView(Run(case=case, ranks=records, seconds=1.0, witness=witness))
+
+
+def links(*pairs: tuple[int, ...], size: int = 0) -> Witness:
+    return Witness(links=tuple(Link(ranks=pair, connections=1, bytes=size) for pair in pairs))
+
+
+@pytest.mark.parametrize(
+    ("witness", "least"),
+    [
+        (Witness(), 0),
+        (links((0, 1), size=10**9), 0),
+        (links((0, 1), (1, 2), size=10), 21),
+        (links((0,), (1,), (2,), size=10**9), 0),
+        (replace(links((0, 1), size=10**9), unclaimed=Link(ranks=(), connections=0, bytes=10**9)), 0),
+    ],
+    ids=["nothing", "one alone", "too little", "each with itself", "bytes of no connection"],
+)
+def test_ranks_that_are_not_connected_or_move_too_little_are_found(witness: Witness, least: float) -> None:
+    with pytest.raises(CheckFailed):
+        made(witness).expect_moved(least)
+
+
+def test_what_nobody_could_claim_counts_for_the_run() -> None:
+    """And a machine without the witness fails nobody; nor does a rank that is alone."""
+    unclaimed = Link(ranks=(), connections=1, bytes=100)
+    made(replace(links((0, 1), size=10), unclaimed=unclaimed)).expect_moved(110)
+    made(None).expect_moved(10**9)
+    made(Witness(), ranks=1).expect_moved(10**9)
+
+
+def test_without_its_traces_nothing_is_confirmed() -> None:
+    with pytest.raises(CheckFailed):
+        made(links((0, 1), (1, 2)), trace=False).expect_confirmed()
+    made(links((0, 1), (1, 2), size=300), sizes=(100,)).expect_confirmed()
