@@ -14,22 +14,22 @@ import threading
 import types
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grader.checks import Runs
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
-from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotRun, RunError
+from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotRun, RunError, WireError
 from grader.records import recording
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
 UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception")
 """pytest's plugins that judging does without; the last two collect garbage thrice, four fifths of the time."""
-MISLED = (TypeError, LookupError, AttributeError, ValueError, ArithmeticError, RuntimeError)
-"""What a check raises that meets values of another kind than a probe records. `verify` proves that right solutions
-never bring that about, so it is FAILED. Were it BROKEN, a student could cause it to avoid losing points."""
 ODD = "The check could not make sense of what the code recorded"
+LONGEST_FAULT = 500
+"""Characters of what is said of an exception: it may quote all that a rank has recorded."""
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
@@ -43,7 +43,8 @@ def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tu
 
 
 def is_odd(verdict: Verdict) -> bool:
-    """Whether a check met what it was not written for. Right solutions never do that; an author wants to know."""
+    """Whether a check met what it was not written for. `verify` proves that right solutions never bring that about, and
+    an author wants to know."""
     return verdict.outcome is Outcome.BROKEN or any(finding.subject == ODD for finding in verdict.findings)
 
 
@@ -175,9 +176,13 @@ class Panel:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> _Reporting:
-        report = yield
+        """The verdict is noted first: pytest's own page, which nobody reads here, shows the values that were compared
+        and may go wrong over them, and the next check is to be reached all the same."""
         self.note(item, call)
-        return report
+        try:
+            return (yield)
+        except Exception:
+            return _failed(item, call)
 
     def note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Turn one phase of a test into the check's verdict."""
@@ -188,36 +193,53 @@ class Panel:
                 self._tell(self._verdicts[check.id])
 
 
+def _failed(item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
+    """pytest's report of a phase that failed, with nothing in it."""
+    when: Any = call.when
+    return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, when)
+
+
 def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
-    seconds = call.duration
-    if call.excinfo is None:
-        return Verdict(check=check, outcome=Outcome.PASSED, seconds=seconds)
-    error = call.excinfo.value
-    if isinstance(error, CheckFailed):
-        return Verdict(
-            check=check, outcome=Outcome.FAILED, findings=error.findings, message=str(error), seconds=seconds
-        )
-    if isinstance(error, pytest.skip.Exception):
-        outcome = Outcome.BLOCKED if call.when == "setup" else Outcome.SKIPPED
-        return Verdict(check=check, outcome=outcome, message=str(error.msg), seconds=seconds)
-    if isinstance(error, MissingHardware):
-        return Verdict(check=check, outcome=Outcome.SKIPPED, message=str(error), seconds=seconds)
-    if isinstance(error, MISLED):
-        finding = Finding(subject=ODD, actual=_fault(error))
-        return Verdict(check=check, outcome=Outcome.FAILED, findings=(finding,), message=finding.sentence())
-    if isinstance(error, NotRun):
-        return Verdict(check=check, outcome=Outcome.BLOCKED, message=str(error), seconds=seconds)
-    return Verdict(check=check, outcome=Outcome.BROKEN, message=_fault(error), seconds=seconds)
+    """What one check came to. Recorded data are the submission's, so whatever a check raises over them is FAILED; were
+    it BROKEN, a student could bring it about. BROKEN is what we say ourselves: a GraderError, but for a value that
+    may not cross."""
+    findings: tuple[Finding, ...] = ()
+    error = call.excinfo.value if call.excinfo else None
+    message = "" if error is None else _text(error)
+    match error:
+        case None:
+            outcome = Outcome.PASSED
+        case CheckFailed():
+            outcome, findings = Outcome.FAILED, error.findings
+        case pytest.skip.Exception():
+            outcome = Outcome.BLOCKED if call.when == "setup" else Outcome.SKIPPED
+        case MissingHardware():
+            outcome = Outcome.SKIPPED
+        case NotRun():
+            outcome = Outcome.BLOCKED
+        case GraderError() if not isinstance(error, WireError):
+            outcome = Outcome.BROKEN
+        case _:
+            outcome, findings = Outcome.FAILED, (Finding(subject=ODD, actual=_fault(error)),)
+            message = findings[0].sentence()
+    return Verdict(check=check, outcome=outcome, findings=findings, message=message, seconds=call.duration)
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says, which may go wrong where it quotes what a rank has recorded."""
+    try:
+        return str(error.msg if isinstance(error, pytest.skip.Exception) else error)
+    except Exception:
+        return ""
 
 
 def _fault(error: BaseException) -> str:
-    if isinstance(error, GraderError):
-        return str(error)
+    """Where an exception was raised, and what it says."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}: " if trace else ""
-    return f"{where}{type(error).__name__}: {error}"
+    return f"{where}{type(error).__name__}: {_text(error)[:LONGEST_FAULT]}"
 
 
 def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleType:
@@ -229,7 +251,10 @@ def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleTy
     if spec is None or spec.loader is None:
         raise RunError(f"{path} could not be imported")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise RunError(f"{path} could not be imported: {_fault(error)}") from error
     return module
 
 

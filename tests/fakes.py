@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from grader.model import Case, Ending, Exercise, Finished, RankRecord, Run, Submission
+from grader.model.errors import Cancelled
 from grader.ranks import Live
 from tests import small
 
@@ -16,14 +17,17 @@ Answer = Callable[[Submission, Case], Run]
 
 class FakeSession:
     """Gives one answer a run: those it was given, in order, and then `otherwise`. An exception is raised. `cases` are
-    those that were asked for."""
+    those that were asked for. Fresh sessions go on with its answers; `made` are those, and `log` says in which session
+    (0: this one) and by whom each answer was had."""
 
-    level, device = "limits", "auto"
+    level, device, alive = "limits", "auto", True
 
     def __init__(self, *answers: Answer | Exception, otherwise: Answer | None = None) -> None:
         self.answers, self.otherwise = list(answers), otherwise or right
         self.cases: list[Case] = []
         self.cancels, self.closed = 0, False
+        self.number, self.made = 0, list[FakeSession]()
+        self.log: list[tuple[int, Submission]] = []
 
     @property
     def asked(self) -> int:
@@ -32,8 +36,18 @@ class FakeSession:
     def start(self) -> None:
         """Nothing has to be started."""
 
+    def fresh(self) -> FakeSession:
+        if self.closed:
+            raise Cancelled()
+        session = FakeSession(otherwise=self.otherwise)
+        session.answers, session.cases, session.log = self.answers, self.cases, self.log
+        self.made.append(session)
+        session.number = len(self.made)
+        return session
+
     def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run:
         self.cases.append(case)
+        self.log.append((self.number, submission))
         answer = self.answers.pop(0) if self.answers else self.otherwise
         if isinstance(answer, Exception):
             raise answer

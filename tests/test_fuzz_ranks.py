@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import socket
 import struct
 import threading
@@ -25,16 +26,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grader.checks.traffic import disagreement, traffic
-from grader.model import Case, Deadlocked, Ending, RankRecord
+from grader.model import Case, Deadlocked, Ending, RankRecord, TimedOut
 from grader.model.errors import RunError, WireError
 from grader.model.trace import Trace
 from grader.ranks.answer import received as received_by_judge
 from grader.ranks.answer import records, safe_ending
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.watch import decide
-from grader.ranks.watch.channel import Inbox, Message, message_of
+from grader.ranks.watch.channel import MAX_TALK, Inbox, Message, message_of
 from grader.ranks.watch.evidence import NO_ANSWER, main_thread
+from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.supervisor import Supervisor
+from grader.ranks.watch.telling import MALFORMED, told
 from grader.ranks.watch.watched import Watched
 from grader.records import wire
 from grader.records.structure import trace_of
@@ -105,6 +108,14 @@ class TwoRanks:
         self.far[2 * rank].send_bytes(message)
         self.supervisor._take_channel(self.supervisor.ranks[rank])
 
+    def say_all(self, rank: int, message: bytes) -> None:
+        """The same for what does not fit into a pipe."""
+        sender = threading.Thread(target=self.far[2 * rank].send_bytes, args=(message,))
+        sender.start()
+        while sender.is_alive() or self.supervisor.ranks[rank].channel.poll():
+            if self.supervisor.ranks[rank].channel.poll(0.01):
+                self.supervisor._take_channel(self.supervisor.ranks[rank])
+
     def _report(self) -> None:
         with self.supervisor.judge:
             self.supervisor._report()
@@ -172,6 +183,77 @@ def look(supervisor: Supervisor) -> None:
         stack = main_thread(rank.snapshot or NO_ANSWER).stack
         if found and rank.rank in found:
             rank.end(Deadlocked(wait=found[rank.rank], stack=stack), 0.5)
+
+
+@fuzz(300)
+@given(st.sampled_from(TALK).flatmap(mutated), st.booleans())
+def test_whatever_a_rank_says_can_be_told(
+    tmp_path_factory: pytest.TempPathFactory, content: object, traced: bool
+) -> None:
+    """Every ending, snapshot, stack and trace that is let through gives a frame that the judge can read, and a row for
+    whoever watches."""
+    with two_ranks(tmp_path_factory) as made, contextlib.suppress(WireError):
+        message = message_of(b"J" + json.dumps(content).encode(), "x.py")
+        made.supervisor.ranks[0].asked = getattr(message, "request", "")
+        made.say(0, b"J" + json.dumps(content).encode())
+        made.supervisor._tell_live({rank.rank: rank.snapshot or NO_ANSWER for rank in made.supervisor.ranks})
+        look(made.supervisor)
+        for rank in made.supervisor.ranks:
+            head = wire.decode(told(rank, traced))
+            assert head["ending"]["kind"] != "raised" or head["ending"]["type"] != MALFORMED.type
+
+
+@pytest.mark.parametrize("dtype", ["", "\ud800"])
+def test_a_trace_that_is_larger_than_what_may_cross_is_left_out(
+    tmp_path_factory: pytest.TempPathFactory, dtype: str
+) -> None:
+    """Sixteen megabytes of short events become forty when their fields have names. The rank has its ending."""
+    row = {"operation": "", "bytes": 0, "dtype": dtype, "group": [], "start": 0}
+    count = (MAX_TALK - 200) // (len(json.dumps(row, separators=(",", ":"))) + 1)
+    trace = {"trace": {"communications": [row] * count, "spans": [], "complete": True}}
+    with two_ranks(tmp_path_factory) as made:
+        made.say_all(0, b"J" + json.dumps(trace, separators=(",", ":")).encode())
+        assert made.supervisor.ranks[0].ending is None
+        made.say(0, b'J{"ending": {"kind": "finished"}}')
+        assert wire.decode(told(made.supervisor.ranks[0], True))["ending"]["kind"] == "finished"
+
+
+DUMP = """Fatal Python error: User defined signal 2
+
+Current thread 0x00007f (most recent call first):
+  File "/a/code/x.py", line 3 in step
+  File "/lib/python3/threading.py", line 1043 in _bootstrap_inner
+"""
+SCRAPS = ("²", "٣", "9" * 5000, "\ud800", "\0", '", line ', " in ", '  File "', "most recent call first", "\n", "-1")
+
+
+@fuzz(300)
+@given(damaged(DUMP.encode(), tuple(scrap.encode(errors="replace") for scrap in SCRAPS)) | st.binary(max_size=200))
+@example('most recent call first\n  File "x", line ² in f'.encode())
+@example(b'most recent call first\n  File "x", line ' + b"9" * 5000 + b" in f")
+@example(b"most recent call first\n" + b'  File "x", line 1 in f\n' * 10_000)
+def test_any_file_of_stacks_gives_a_stack_that_can_be_told(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes
+) -> None:
+    """The rank's process writes it, and so may the student."""
+    with two_ranks(tmp_path_factory) as made:
+        rank = made.supervisor.ranks[0]
+        stack = stack_of_dump(text.decode(errors="replace"), "/a/code/x.py", "x.py")
+        rank.end(TimedOut(stack=stack), 1.0)
+        assert wire.decode(told(rank, True))["ending"]["kind"] == "timed_out"
+
+
+def test_a_forged_file_of_stacks_is_read_as_far_as_it_is_one(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As the supervisor does it, from the file that it holds open."""
+    with two_ranks(tmp_path_factory) as made:
+        path = made.supervisor.folder.path / "stack0"
+        path.write_text('most recent call first\n  File "x.py", line ² in step\n')
+        ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        try:
+            (frame,) = made.supervisor._stack_by_signal(made.supervisor.ranks[0])
+        finally:
+            signal.signal(signal.SIGUSR2, ignored)
+    assert (frame.line, frame.function) == (0, "step")
 
 
 def examine(records: tuple[RankRecord, ...]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.model.errors import RunError
+from grader.model.errors import NoRankStarted, RunError, WatcherKilled
 from grader.ranks.answer import records
 from grader.ranks.host import pages, protocol, serve, tidy
 from grader.records import wire
@@ -44,7 +44,7 @@ def test_a_run_for_which_no_process_can_be_started_is_told(
         protocol.send(judge, small_request(), theirs.fileno())
     judge.shutdown(socket.SHUT_WR)
     serve.serve(end)
-    with Connection(mine.detach()) as connection, pytest.raises(RunError, match="Cannot allocate memory"):
+    with Connection(mine.detach()) as connection, pytest.raises(NoRankStarted, match="Cannot allocate memory"):
         records([connection.recv_bytes()])
 
 
@@ -52,6 +52,22 @@ def test_a_full_disk_under_the_ranks_is_told() -> None:
     """The supervisor's fault becomes a sentence of the judge's."""
     with pytest.raises(RunError, match="No space left"):
         records([wire.encode({"fault": "OSError: [Errno 28] No space left on device"})])
+
+
+def test_only_what_happened_before_any_rank_is_told_as_such() -> None:
+    """Whatever else the frame holds; the death of a supervisor never is."""
+    for said, kind in (({"early": True}, NoRankStarted), ({"early": 1}, RunError), ({"early": False}, RunError)):
+        with pytest.raises(RunError) as raised:
+            records([wire.encode({"fault": "no room", **said})])
+        assert type(raised.value) is kind
+    with pytest.raises(WatcherKilled):
+        records([wire.encode({"fault": "killed", "killed": True, "early": True})])
+
+
+def test_the_folder_of_a_run_has_a_name_that_nobody_can_guess() -> None:
+    """A rank may write beside its own folder and take a name that it foresees."""
+    names = {serve.new_name() for _ in range(100)}
+    assert len(names) == 100 and all(len(name) >= 32 and name.startswith("run-") for name in names)
 
 
 def test_a_supervisor_that_vanishes_is_told() -> None:

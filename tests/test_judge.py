@@ -96,25 +96,72 @@ def test_a_file_that_does_not_compile_fails_the_first_check_and_blocks_the_rest(
     assert verdicts[0].findings == (problem,)
 
 
-@pytest.mark.parametrize(
-    "fault", ["raise NameError('x')", "runs('no_such_family')", "import no_such_module", "def f(:"]
-)
-def test_a_fault_of_the_author_is_broken_and_costs_nothing(exercise: Exercise, fault: str) -> None:
-    """In a check, or in the whole file."""
+@pytest.mark.parametrize("fault", ["import no_such_module", "def f(:"])
+def test_checks_that_cannot_be_read_are_broken(exercise: Exercise, fault: str) -> None:
+    """Whatever was recorded: it is the author's fault, costs nothing and gives nothing."""
     checks = exercise.folder / "checks.py"
-    text = checks.read_text()
-    if fault in ("import no_such_module", "def f(:"):
-        checks.write_text(f"{fault}\n{text}")
-    else:
-        checks.write_text(text.replace('    for run in runs("bad"):', f"    {fault}\n    for run in ():"))
+    checks.write_text(f"{fault}\n{checks.read_text()}")
     verdicts = judge(exercise, SUBMISSION, right_runs())
-    assert verdicts[2].outcome is Outcome.BROKEN and verdicts[2].message
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.BROKEN} and verdicts[2].message
     report = summarise(exercise, SUBMISSION, (), verdicts, seed=1, device="cpu", sandbox="limits", seconds=1.0)
-    assert report.status == "error" and report.score == report.max_score
+    assert report.status == "error"
+
+
+@pytest.mark.parametrize("fault", ["def bad(:", "raise OSError('no')"])
+def test_a_probe_that_the_judge_cannot_import_breaks_the_checks_that_ask_for_it(exercise: Exercise, fault: str) -> None:
+    (exercise.folder / "probe.py").write_text(fault)
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert outcomes(verdicts) == {"sums": "broken", "same": "blocked", "refuses": "passed"}
+    assert "probe.py could not be imported" in verdicts[0].message
+
+
+def test_a_case_that_the_machine_kept_from_running_breaks_its_check(exercise: Exercise) -> None:
+    """A RunError is ours; a family that the author misspelt, too."""
+    assert outcomes(judge(exercise, SUBMISSION, right_runs()[:2]))["refuses"] == "broken"
+    checks = exercise.folder / "checks.py"
+    checks.write_text(checks.read_text().replace('runs("bad")', 'runs("no_such_family")'))
+    assert outcomes(judge(exercise, SUBMISSION, right_runs()))["refuses"] == "broken"
+
+
+WRONG = {
+    "name": "raise NameError('x')",
+    "assertion": "assert run == 3",
+    "memory": "raise MemoryError",
+    "recursion": "f = lambda: f(); f()",
+    "os": "open('/no/such/file')",
+    "pickle": "import pickle; pickle.loads(b'x')",
+    "assertion of ours": "from grader.model.errors import WireError; raise WireError('odd')",
+    "exit": "raise SystemExit(0)",
+    "base": "raise BaseException('x')",
+    "group": "raise ExceptionGroup('x', [ValueError()])",
+    "stop": "raise StopIteration",
+    "generator": "raise GeneratorExit",
+    "timeout": "import pytest; pytest.fail('Timeout >120.0s')",
+    "xfail": "import pytest; pytest.xfail('it is expected')",
+    "mute": """class Mute(Exception):
+        def __str__(self): raise ValueError
+    raise Mute""",
+    "long": "raise KeyError('x' * 10_000_000)",
+    "untellable": """class Odd:
+        def __repr__(self): raise KeyboardInterrupt
+    odd = Odd(); raise ValueError""",
+}
+"""What a check may come to raise over recorded data, whatever its author has thought of."""
+
+
+@pytest.mark.parametrize("fault", WRONG.values(), ids=WRONG)
+def test_whatever_a_check_raises_over_recorded_data_is_a_failure(exercise: Exercise, fault: str) -> None:
+    """Were it broken, a student could bring it about. `verify` tells authors of it, and the next check is reached."""
+    checks = exercise.folder / "checks.py"
+    text = checks.read_text().replace('    for run in runs("sum"):', f"    run = 2\n    {fault}\n    for run in ():", 1)
+    checks.write_text(text)
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
+    assert is_odd(verdicts[0]) and "could not make sense" in verdicts[0].message and len(verdicts[0].message) < 1000
 
 
 def test_a_check_that_meets_what_no_probe_records_fails(exercise: Exercise) -> None:
-    """Were it broken, a student could trade a failed check for one that costs nothing. `verify` tells authors of it."""
+    """As above, brought about from the rank's side."""
     *others, bad = right_runs()
     runs = [*others, replace(bad, ranks=tuple(map(numb, bad.ranks)))]
     verdict = judge(exercise, SUBMISSION, runs)[2]

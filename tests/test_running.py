@@ -1,4 +1,4 @@
-"""The runs of a grade: what is tried again and what never, the overall deadline, the journal. No rank is started."""
+"""The runs of a grade: the overall deadline, the journal, hardware. No rank is started."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from grader.grading.flow import judge, uninterrupted
 from grader.grading.observe import SILENT, Journalist, Listener, Listeners
 from grader.grading.recorded import Recorded
 from grader.grading.request import Machine
-from grader.grading.running import Runner, oom_kills, run_all, run_fairly
+from grader.grading.running import Runner, run_all
 from grader.model import (
     Case,
     Exercise,
-    Killed,
     Outcome,
-    Raised,
     Run,
     Submission,
     TimedOut,
     Verdict,
 )
-from grader.model.errors import Cancelled, NotRun, RunError, UsageError, WatcherKilled
+from grader.model.errors import Cancelled, NotRun, UsageError
 from grader.records.journal import Journal
 from tests import small
 from tests.fakes import FakeSession, ended, right
@@ -44,60 +42,6 @@ SUBMISSION = Submission(path=Path("total.py"), source=b"def total(value): ...", 
 @pytest.fixture
 def exercise(tmp_path: Path) -> Exercise:
     return catalog.load(small.NAME, small.build(tmp_path / "root"))
-
-
-def fairly(session: FakeSession, exercise: Exercise) -> Run:
-    return run_fairly(session, exercise, SUBMISSION, exercise.cases[0])
-
-
-# -- what is tried again ----------------------------------------------------------------------------------------------
-
-
-def test_a_right_run_is_run_once(exercise: Exercise) -> None:
-    session = FakeSession()
-    assert fairly(session, exercise).retried == "" and session.asked == 1
-
-
-def test_a_failure_of_the_students_is_never_retried(exercise: Exercise) -> None:
-    """An exception, a memory fault, a deadline."""
-    for ending in (Raised(type="ValueError", message="no"), Killed(signal="SIGSEGV"), TimedOut()):
-        session = FakeSession(ended(ending))
-        assert type(fairly(session, exercise).ranks[0].ending) is type(ending) and session.asked == 1
-
-
-def test_a_rank_killed_from_outside_is_tried_once_more_and_noted(exercise: Exercise) -> None:
-    """The second attempt counts: right, or killed again, which then is the student's."""
-    session = FakeSession(ended(Killed(signal="SIGKILL")))
-    again = fairly(session, exercise)
-    assert session.asked == 2 and "SIGKILL" in again.retried
-    session = FakeSession(ended(Killed(signal="SIGKILL")), ended(Killed(signal="SIGKILL")))
-    assert isinstance(fairly(session, exercise).ranks[0].ending, Killed) and session.asked == 2
-
-
-def test_a_taken_port_is_tried_once_more(exercise: Exercise) -> None:
-    taken = Raised(type="DistNetworkError", message="… (errno: 98 - Address already in use).")
-    assert "port" in fairly(FakeSession(ended(taken)), exercise).retried
-
-
-def test_a_watcher_killed_twice_is_the_submissions_doing(exercise: Exercise) -> None:
-    """Once is not; with memory run out it is the machine's."""
-    assert fairly(FakeSession(WatcherKilled()), exercise).diagnosis is None
-    run = fairly(FakeSession(WatcherKilled(), WatcherKilled()), exercise)
-    assert run.diagnosis is not None and "watches the ranks" in run.diagnosis.findings[0].subject
-
-
-def test_memory_that_ran_out_twice_is_the_machines_fault(exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = iter(range(10))
-    monkeypatch.setattr("grader.grading.running.oom_kills", lambda: next(counts))
-    with pytest.raises(RunError, match="memory"):
-        fairly(FakeSession(ended(Killed(signal="SIGKILL")), ended(Killed(signal="SIGKILL"))), exercise)
-    with pytest.raises(WatcherKilled):
-        fairly(FakeSession(WatcherKilled(), WatcherKilled()), exercise)
-
-
-def test_the_kernels_count_is_read(tmp_path: Path) -> None:
-    (tmp_path / "vmstat").write_text("pgfault 3\noom_kill 7\n")
-    assert oom_kills(tmp_path / "vmstat") == 7 and oom_kills(tmp_path / "absent") == 0
 
 
 # -- the overall deadline ---------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from grader.grading import assignment
 from grader.grading.assignment import Graded, Plan
 from grader.grading.observe import Listener
 from grader.grading.request import Machine, Request
-from grader.grading.running import AnySession
+from grader.grading.sessions import AnySession
 from grader.model import Entry, Report
 from grader.model.assignment import Part
 from grader.model.errors import UsageError

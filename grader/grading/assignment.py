@@ -14,7 +14,7 @@ from grader.grading import flow
 from grader.grading.observe import SILENT, Listener
 from grader.grading.report import not_graded
 from grader.grading.request import Machine, Request
-from grader.grading.running import AnySession
+from grader.grading.sessions import AnySession
 from grader.model import Entry, Result
 from grader.model.assignment import Part
 from grader.model.errors import AuthorError, GraderError, UsageError
@@ -105,7 +105,7 @@ def grade_all(
                 weight = part.weight or report.exercise.max_score
                 graded = Graded(part=part, entry=Entry(report=report, weight=weight, late=late))
             yield graded
-            if session is not None and not graded.session_is_sound:
+            if session is not None and not (graded.session_is_sound and session.alive):
                 session.close()
                 session = None
 

@@ -9,13 +9,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from grader import catalog
 from grader.grading.observe import SILENT, Journalist, Listener, Listeners
 from grader.grading.recorded import Recorded
 from grader.grading.report import device_of, summarise
 from grader.grading.request import Machine, Request
-from grader.grading.running import AnySession, Runner, traced
+from grader.grading.running import Runner, traced
+from grader.grading.sessions import AnySession
 from grader.model import MAX_SEED, Exercise, Outcome, Report, Submission, Verdict
 from grader.model.errors import NotRun
 from grader.records import recording
@@ -58,6 +60,12 @@ def load(request: Request) -> Exercise:
     return traced(exercise) if request.trace else exercise
 
 
+def solution(exercise: Exercise, root: Path) -> Submission | None:
+    """The exercise's own solution, where it is at hand: students have none."""
+    path = catalog.reference(exercise.name, root) / exercise.file
+    return receive(exercise, path, root) if path.is_file() else None
+
+
 def received(request: Request, exercise: Exercise) -> Submission:
     """The student's file, read once."""
     return (receive_or_miss if request.absent else receive)(exercise, request.submission, request.root)
@@ -83,7 +91,17 @@ def run(
         seed = journal.seed if journal else _seed(request)
         known = journal.runs if journal else {}
         heard = Listeners(listener, Journalist(journal)) if journal else listener
-        runner = Runner(session, exercise, submission, seed, machine=machine, listener=heard, known=known, until=until)
+        runner = Runner(
+            session,
+            exercise,
+            submission,
+            seed,
+            machine=machine,
+            listener=heard,
+            known=known,
+            until=until,
+            solution=lambda: solution(exercise, request.root),
+        )
         if submission.problem is not None:
             yield runner
             return

@@ -1,5 +1,4 @@
-"""The runs of one grade: several at a time, each tried again where the machine seems to be at fault, and all of them
-over when the grade's time is up."""
+"""The runs of one grade: several at a time, and all of them over when the grade's time is up."""
 
 from __future__ import annotations
 
@@ -8,66 +7,34 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
 
+from grader.grading.blame import Blame
 from grader.grading.observe import SILENT, Listener
 from grader.grading.request import Machine
 from grader.grading.seeding import seeded, with_new_secret
+from grader.grading.sessions import AnySession, Sessions
 from grader.grading.spending import Spending
-from grader.model import (
-    Case,
-    Diagnosis,
-    Exercise,
-    Finding,
-    Killed,
-    Raised,
-    RankRecord,
-    Run,
-    Submission,
-    TimedOut,
-)
-from grader.model.errors import Cancelled, MissingHardware, NotRun, RunError, WatcherKilled
+from grader.model import Case, Exercise, Run, Submission, TimedOut
+from grader.model.errors import Cancelled, MissingHardware, NotRun
 from grader.model.words import count
-from grader.ranks import Live
 
 IMPORT_SECONDS = 10.0
 """How long a student's file may take to be imported."""
 RESERVE = 3.0
 """Seconds that the rest of a grade needs when its time is up: ending what runs, judging, writing."""
-REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
-
-
-class AnySession(Protocol):
-    """What running cases takes of `ranks.Session`. tests/fakes.py has another, which starts no process."""
-
-    device: str
-    """"auto", "cpu" or "cuda"."""
-    level: str
-    """How ranks are kept apart from the rest: "bubblewrap" or "limits"."""
-    cancels: int
-    """How often `cancel` was called."""
-
-    def start(self) -> None: ...
-
-    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run: ...
-
-    def cancel(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Runner:
     """The runs of one exercise with one submission on a session, in threads of their own: first the import of the
     student's file, which every other run needs, then the cases.
 
-    `known` are runs that an earlier grade has made, by case id. `until`
-    is when the grade's time is up (monotonic seconds). Leaving `running` ends what is still under way if the time is up
-    or something went wrong.
+    `known` are runs that an earlier grade has made, by case id. `until` is when the grade's time is up (monotonic
+    seconds). `solution` gives the exercise's own, where it is at hand, for when somebody has to be blamed. Leaving
+    `running` ends what is still under way if the time is up or something went wrong.
     """
 
     def __init__(
@@ -82,9 +49,12 @@ class Runner:
         known: Mapping[str, Run] | None = None,
         until: float = math.inf,
         jobs: int | None = None,
+        solution: Callable[[], Submission | None] = lambda: None,
     ) -> None:
         self.seed = seed
-        self._session, self._exercise, self._submission = session, exercise, submission
+        self._session, self._exercise = session, exercise
+        self._sessions = Sessions(session)
+        self._blame = Blame(self._sessions, submission, solution)
         self._machine = machine or Machine(device=session.device)
         self.listener, self._known, self._until = listener, dict(known or {}), until
         self._count = jobs or self._machine.jobs
@@ -105,7 +75,7 @@ class Runner:
 
     @contextmanager
     def running(self) -> Iterator[Runner]:
-        with pool_on(self._session, self._count) as self._pool:
+        with closing(self._sessions), pool_on(self._session, self._count) as self._pool:
             yield self
             if self._left() <= 0:
                 self._session.close()
@@ -166,77 +136,27 @@ class Runner:
 
     def _run_in_time(self, case: Case) -> Run:
         self.check()
+        if self._left() <= 0:
+            raise NotRun()
+        self.listener.started(case)
+        run = self._blame.run(case, functools.partial(self._attempt, case))
+        own = replace(case, secret=run.case.secret, folder=None)  # where its probe lay is nobody's business later
+        return replace(run, case=own)
+
+    def _attempt(self, case: Case, session: AnySession, submission: Submission) -> Run:
+        """Run a case once, in no more time than is left of the grade. Raises NotRun where that was not enough."""
+        if session is not self._session:  # which would say so itself; a fresh one may be younger than the call
+            self.check()
+            case = with_new_secret(case)  # the submission may know the one of an earlier attempt
         left = self._left()
         if left <= 0:
             raise NotRun()
-        self.listener.started(case)
-        hurried = replace(case, deadline=min(case.deadline, left))
         live = functools.partial(self.listener.live, case) if self.listener.wants_live else None
-        run = run_fairly(self._session, self._exercise, self._submission, hurried, live)
-        own = replace(case, secret=run.case.secret, folder=None)  # where its probe lay is nobody's business later
-        run = replace(run, case=own)
+        hurried = replace(case, deadline=min(case.deadline, left))
+        run = session.run(self._exercise, submission, hurried, live)
         if hurried.deadline < case.deadline and any(isinstance(record.ending, TimedOut) for record in run.ranks):
             raise NotRun()
         return run
-
-
-def run_fairly(
-    session: AnySession,
-    exercise: Exercise,
-    submission: Submission,
-    case: Case,
-    live: Live | None = None,
-) -> Run:
-    """A run of one case; a second one where the first attempt may have failed through the machine. The second counts,
-    whatever it says: where the same happens again it is charged to the student. Raises RunError where the machine is
-    at fault."""
-    before = oom_kills()
-    try:
-        run = session.run(exercise, submission, case, live)
-        reason = suspicion(run)
-    except WatcherKilled:
-        reason = "the process that watches the ranks was killed"
-    if not reason:
-        return run
-    try:
-        again = session.run(exercise, submission, with_new_secret(case), live)
-    except WatcherKilled:
-        if oom_kills() > before:
-            raise
-        return _watcher_killer(case)
-    if suspicion(again) and oom_kills() > before:
-        raise RunError(f"{case.id}: the system killed a rank twice because memory ran out. Close other programs.")
-    return replace(again, retried=reason)
-
-
-def suspicion(run: Run) -> str:
-    """Why a run may have gone wrong through no fault of the student; "" if nothing says so."""
-    for record in run.ranks:
-        ending = record.ending
-        if not run.case.crashes and isinstance(ending, Killed) and ending.signal == "SIGKILL" and not ending.by_grader:
-            return f"rank {record.rank} was killed by SIGKILL"
-        if isinstance(ending, Raised) and any(mark in ending.message for mark in REFUSED):
-            return f"a port was taken on rank {record.rank}"
-    return ""
-
-
-def _watcher_killer(case: Case) -> Run:
-    """The supervisor was killed in both attempts, and memory had not run out; the submission is charged."""
-    hint = "The processes beside the ranks belong to the grader; a submission has no business with them."
-    finding = Finding(
-        subject="The process that watches the ranks was killed or stopped, twice", case=case.id, hint=hint
-    )
-    ranks = tuple(RankRecord(rank=rank, ending=Killed(signal="SIGKILL")) for rank in range(case.world_size))
-    return Run(case=case, ranks=ranks, seconds=0.0, diagnosis=Diagnosis(kind="killed", ranks=(), findings=(finding,)))
-
-
-def oom_kills(counters: Path = Path("/proc/vmstat")) -> int:
-    """How many processes the kernel has killed so far because memory ran out; 0 where it does not count."""
-    try:
-        lines = counters.read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-    except (OSError, StopIteration, ValueError):
-        return 0
 
 
 @contextmanager

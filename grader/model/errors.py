@@ -4,7 +4,8 @@ GraderError
 ├── UsageError        the command was wrong: a bad EX, a missing file (exit code 2)
 ├── AuthorError       an exercise folder is wrong: path, line, fault, remedy (exit code 3)
 ├── WireError         bytes from a rank are not a value that the wire allows
-├── RunError          the grader could not run the ranks; never the student's fault (exit code 3)
+├── RunError          the ranks could not be run; of a whole grade, the machine's fault (exit code 3)
+│   ├── NoRankStarted     no rank had been started yet in that session, so that no submission can have caused it
 │   └── WatcherKilled     a signal ended the process that watches them
 ├── Cancelled         somebody called off the grade
 ├── NotRun            the time of the whole grade was up before a case could be run
@@ -51,7 +52,12 @@ class WireError(GraderError):
 
 
 class RunError(GraderError):
-    """The ranks could not be run, through no fault of the student."""
+    """The ranks could not be run. Out of one attempt it says nothing of whose fault that is (`grading.blame`); a grade
+    that ends with it was the machine's or the grader's fault."""
+
+
+class NoRankStarted(RunError):
+    """The ranks could not be run, and none had been started yet in that session: no submission can have caused it."""
 
 
 class Cancelled(GraderError):

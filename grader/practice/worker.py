@@ -32,7 +32,7 @@ from grader import catalog
 from grader.grading.flow import grade, preload
 from grader.grading.request import Machine, Request
 from grader.grading.running import import_case
-from grader.model import Outcome, Report, Submission
+from grader.model import Report, Submission
 from grader.model.errors import Cancelled, GraderError, UsageError
 from grader.practice.worker_events import EventWriter, GradeEvents, Job
 from grader.ranks import Session
@@ -141,7 +141,7 @@ class Worker:
             return False
         else:
             self._say_end(job, report)
-            return not any(verdict.outcome is Outcome.BROKEN for verdict in report.verdicts)
+            return session.alive and report.status != "error"
         return True
 
     def _grade(self, job: Job, session: Session) -> Report:

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from grader.model import Ending, Killed, LiveRank, Raised, RankRecord, budgets
-from grader.model.errors import RunError, WatcherKilled, WireError
+from grader.model.errors import NoRankStarted, RunError, WatcherKilled, WireError
 from grader.model.witness import Witness
 from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
 from grader.ranks.watch.parsing import MAX_TEXT
@@ -62,9 +62,7 @@ def records(messages: list[bytes]) -> tuple[RankRecord, ...]:
         for message in queue:
             head = wire.decode(message)
             if "fault" in head:
-                raise (
-                    WatcherKilled() if head.get("killed") else RunError(f"The ranks could not be run: {head['fault']}.")
-                )
+                raise _fault(head)
             if "seconds" in head:
                 return tuple(found)
             found.append(_record(head, queue))
@@ -80,6 +78,13 @@ def witness_of(messages: list[bytes]) -> Witness | None:
         return structure(Witness, raw) if raw else None
     except (WireError, LookupError, TypeError, ValueError):
         return None
+
+
+def _fault(head: Mapping[str, Any]) -> RunError:
+    if head.get("killed"):
+        return WatcherKilled()
+    kind = NoRankStarted if head.get("early") is True else RunError
+    return kind(f"The ranks could not be run: {head['fault']}.")
 
 
 def _record(head: Mapping[str, Any], queue: Iterator[bytes]) -> RankRecord:

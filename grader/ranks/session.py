@@ -12,16 +12,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO
 
 import psutil
 
 from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
-from grader.model.errors import Cancelled, RunError, UsageError
+from grader.model.errors import Cancelled, NoRankStarted, RunError, UsageError
 from grader.model.witness import Witness
-from grader.ranks import opening, sandbox
+from grader.ranks import hosting, opening, sandbox
 from grader.ranks.answer import Live, heard, received, records, witness_of
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import proof, protocol
@@ -32,10 +32,6 @@ from grader.ranks.sandbox import BUBBLEWRAP, level_for
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.reaper import kill_orphans
 
-if TYPE_CHECKING:
-    import pwd
-
-Made = TypeVar("Made")
 PROJECT = Path(__file__).resolve().parents[2]
 _starting, _hosts = threading.Lock(), set[int]()
 """The hosts that this process has started. What a host that was killed leaves becomes a child of this process as well,
@@ -47,37 +43,6 @@ DYING_SECONDS = 1
 """How long a host that was killed may take to be gone."""
 MARGIN_SECONDS = 120
 """How long after a case's deadline the supervisor may take to say what happened, on a machine that is overloaded."""
-KEPT = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LD_LIBRARY_PATH",
-    "DYLD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "TZ",
-    "VIRTUAL_ENV",
-)
-
-
-def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, str]:
-    """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder, no GPU for "cpu"."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    if device == "cpu":
-        kept["CUDA_VISIBLE_DEVICES"] = ""
-    loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
-    return {
-        **kept,
-        **({"GLOO_SOCKET_IFNAME": loopback} if loopback else {}),
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "PYTHONPATH": package,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "TORCH_FR_BUFFER_SIZE": "2000",
-        **protocol.HUGE_PAGES,
-    }
 
 
 class Session:
@@ -96,10 +61,14 @@ class Session:
     ) -> None:
         self.start_method, self.device = start_method, device
         self.level = level_for(sandbox)
-        self._user = _user_of(user) if user and self.level != BUBBLEWRAP else None
+        self._user_name, self._user = user, hosting.user_of(user) if user and self.level != BUBBLEWRAP else None
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
-        self._begun = self._ready = False
+        self._life = threading.Lock()
+        """Held where the session begins, ends or gets an offspring."""
+        self._begun = self._ready = self._closed = False
+        self._offspring: list[Session] = []
+        self._requests = 0
         self._active: set[socket.socket] = set()
         self.cancels = 0
 
@@ -107,11 +76,31 @@ class Session:
         self.start()
         return self
 
+    @property
+    def alive(self) -> bool:
+        """Whether runs can still be had of it: it was not closed, and its host has not ended."""
+        return not self._closed and (not self._begun or self._host.poll() is None)
+
+    def fresh(self) -> Session:
+        """Another session of the same kind, not started. It is cancelled and closed with this one. Raises Cancelled
+        where this one is closed."""
+        with self._life:
+            if self._closed:
+                raise Cancelled()
+            choice = "require" if self.level == BUBBLEWRAP else "off"
+            self._offspring = [each for each in self._offspring if not each._closed]
+            self._offspring.append(made := Session(self.start_method, choice, self._user_name, self.device))
+        return made
+
     def start(self) -> None:
         """Start the host, without waiting until it has come up. Calling it again does nothing."""
-        if self._begun:
-            return
-        self._begun = True
+        with self._life:
+            if self._closed:
+                raise Cancelled()
+            if not self._begun:
+                self._begin()
+
+    def _begin(self) -> None:
         become_subreaper()  # if the host is killed, what it looked after comes to us
         self._others = frozenset(child.pid for child in psutil.Process().children())
         hide()  # the judge knows what is expected; below bubblewrap ranks run beside it
@@ -129,6 +118,7 @@ class Session:
             self._host = self._started(theirs.fileno())
             _hosts.add(self._host.pid)
         self._stack.callback(self._end_host)
+        self._begun = True
 
     def _started(self, descriptor: int) -> subprocess.Popen[bytes]:
         try:
@@ -142,7 +132,7 @@ class Session:
 
     def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
         inside = self.level == sandbox.BUBBLEWRAP
-        variables = environment(self.scratch, sandbox.PACKAGE if inside else str(PROJECT), self.device)
+        variables = hosting.environment(self.scratch, sandbox.PACKAGE if inside else str(PROJECT), self.device)
         claims = proof.claims_of(PROJECT, [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(self.scratch))
         words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), self.level, json.dumps(claims)]
         with seccomp.program() as filtering:
@@ -155,7 +145,7 @@ class Session:
                 env=variables,
                 cwd=None if inside else self.scratch,
                 start_new_session=True,
-                **_identity(self._user),
+                **hosting.identity(self._user),
             )
 
     def __exit__(self, *_: object) -> None:
@@ -163,6 +153,11 @@ class Session:
 
     def close(self) -> None:
         """End the host and every run that is under way. Calling it again does nothing."""
+        with self._life:
+            self._closed = True
+            offspring, self._offspring = self._offspring, []
+        for session in offspring:
+            session.close()
         self._stack.close()
 
     def _end_host(self) -> None:
@@ -191,11 +186,11 @@ class Session:
         if answer != protocol.READY:
             self._log.seek(0)
             log = self._log.read().decode(errors="replace").strip().splitlines()
-            raise RunError(
+            raise NoRankStarted(
                 f"The process that ranks start from did not come up: {log[-1] if log else 'it said nothing'}"
             )
         if broken:
-            raise RunError(
+            raise NoRankStarted(
                 f"The isolation that this machine gives does not hold ({self.level}): {'; '.join(broken)}. "
                 "With --sandbox off the grader goes on without bubblewrap."
             )
@@ -208,8 +203,9 @@ class Session:
         return list(json.loads(self._socket.recv(length, socket.MSG_WAITALL)))
 
     def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run:
-        """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where
-        the machine is at fault, and Cancelled, without waiting, after `cancel`.
+        """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where there is no
+        result, as NoRankStarted if no rank of this session can be the cause, and Cancelled, without waiting, after
+        `cancel`.
 
         Runs may overlap in threads of one session. `live` hears what the ranks do while they stand still.
         """
@@ -228,10 +224,12 @@ class Session:
             found, witness = self._asked(request, case, live, cancels)
             seconds = time.monotonic() - start
             files = self._opened(found, case.deadline - seconds, cancels) if case.opens_files else ()
-        except RunError:
+        except RunError as error:
             if cancels != self.cancels:
                 raise Cancelled() from None
             self._sweep()
+            if self._requests > 1 and isinstance(error, NoRankStarted):
+                raise RunError(str(error)) from None  # ranks of other runs were there
             raise
         diagnosis = diagnose(case, found, exercise.file)
         return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files, witness=witness)
@@ -252,6 +250,7 @@ class Session:
         with mine:
             hand_secrets(mine, case)
             with theirs, self._lock:
+                self._requests += 1
                 self._request(request, theirs.fileno())
                 self._active.add(mine)
                 if cancels != self.cancels:  # called off between the beginning and here
@@ -271,6 +270,10 @@ class Session:
             for connection in self._active:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
+        with self._life:
+            offspring = list(self._offspring)
+        for session in offspring:
+            session.cancel()
 
     def _sweep(self) -> None:
         """If the host was killed, end what it looked after. Under bubblewrap the kernel has done so."""
@@ -283,35 +286,10 @@ class Session:
         try:
             protocol.send(self._socket, request, descriptor)
         except OSError as error:
-            raise RunError("The process that ranks start from has ended. Was it killed? Try again.") from error
+            raise NoRankStarted("The process that ranks start from has ended. Was it killed? Try again.") from error
 
     def _folder(self) -> Path:
-        return Path(_temporary(lambda: tempfile.mkdtemp(prefix=protocol.SCRATCH)))
+        return Path(hosting.temporary(lambda: tempfile.mkdtemp(prefix=protocol.SCRATCH)))
 
     def _scratch_file(self) -> IO[bytes]:
-        return _temporary(tempfile.TemporaryFile)
-
-
-def _temporary(make: Callable[[], Made]) -> Made:
-    try:
-        return make()
-    except OSError as error:
-        raise RunError(
-            f"No scratch folder could be made in the temporary folder: {error.strerror}. Set TMPDIR to one with room."
-        ) from error
-
-
-def _user_of(name: str) -> pwd.struct_passwd:
-    import pwd  # not on Windows
-
-    if os.geteuid() != 0:
-        raise UsageError(f"--rank-user {name}: only root may run the ranks as another user.")
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        raise UsageError(f"--rank-user {name}: this machine has no such user.") from None
-
-
-def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """Popen arguments that run the host as `user`, in no group but their own."""
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+        return hosting.temporary(tempfile.TemporaryFile)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import itertools
 import os
 import pkgutil
+import secrets
 import signal
 import socket
 import sys
@@ -79,11 +79,9 @@ class Served(NamedTuple):
 def serve(judge: socket.socket) -> None:
     """Fork a supervisor for each request until the judge hangs up."""
     runs: dict[int, Served] = {}
-    collapsed = False
+    number, collapsed = 0, False
     signal.signal(signal.SIGCHLD, lambda *_: _reap(runs))
-    for number in itertools.count():
-        if not (received := receive(judge)):
-            return
+    while received := receive(judge):
         request, descriptor = received
         if request.dynamo:
             preload_dynamo()
@@ -93,16 +91,22 @@ def serve(judge: socket.socket) -> None:
                 if number >= MANY and not collapsed:
                     collapsed = True
                     pages.collapse()
-            _start(judge, runs, request, Served(Path.cwd() / f"run-{number}", descriptor))
+            number += 1
+            _start(judge, runs, request, Served(Path.cwd() / new_name(), descriptor))
         if request.dynamo_soon:
             preload_dynamo()
+
+
+def new_name() -> str:
+    """The name of a run's folder. It is drawn, since a rank may write beside its own: nobody takes the next one's."""
+    return f"run-{secrets.token_hex(16)}"
 
 
 def _start(judge: socket.socket, runs: dict[int, Served], request: Request, run: Served) -> None:
     try:
         pid = os.fork()
     except OSError as error:
-        _say(run.descriptor, {"fault": f"no process could be started ({error.strerror})"})
+        _say(run.descriptor, {"fault": f"no process could be started ({error.strerror})", "early": True})
         _end(run.descriptor)
         return
     if pid == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ MAX_THREADS = 1000
 MAX_NUMBER = 2**63
 ENDINGS = ("finished", "raised", "exited")
 """What a rank may say of itself. The rest is for the supervisor to say."""
+LINE = re.compile("[0-9]{1,9}", re.ASCII)
 STATES = ("communication", "passive", "busy")
 _SIZES = {"Double": 8, "Long": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
 
@@ -111,7 +113,8 @@ def stack_from(raw: Any, file: str) -> tuple[StackFrame, ...]:
 
 
 def stack_of_dump(dump: str, student_file: str, file: str) -> tuple[StackFrame, ...]:
-    """The last thread of faulthandler's text, outermost frame first. `student_file` is the student's file on disk."""
+    """The last thread of faulthandler's text, outermost frame first. `student_file` is the student's file on disk. A
+    rank may have written the text itself, so any text gives a stack."""
     found: list[list[Any]] = []
     for line in dump.splitlines():
         if "most recent call first" in line:
@@ -119,7 +122,7 @@ def stack_of_dump(dump: str, student_file: str, file: str) -> tuple[StackFrame, 
         elif line.startswith('  File "'):
             path, _, rest = line.removeprefix('  File "').partition('", line ')
             number, _, function = rest.partition(" in ")
-            found.append([path, int(number) if number.isdigit() else 0, function, path == student_file])
+            found.append([path, int(number) if LINE.fullmatch(number) else 0, function, path == student_file])
     return stack_from(found[::-1], file)
 
 

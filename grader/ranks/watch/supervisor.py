@@ -29,7 +29,7 @@ from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
 from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.starting import started
-from grader.ranks.watch.telling import STOPPED, fault, head, live_row
+from grader.ranks.watch.telling import STOPPED, fault, live_row, told
 from grader.ranks.watch.watched import Watched, signal_name, stopped
 from grader.ranks.watch.witness import Watcher
 from grader.records import wire
@@ -57,6 +57,8 @@ class Supervisor:
         self.ranks: list[Watched] = []
         self.secrets: list[int] = []
         self.questions = 0
+        self.has_ranks = False
+        """Whether a rank may have been started."""
         self.began = self.start = time.monotonic()
 
     def _census(self) -> Census:
@@ -74,6 +76,7 @@ class Supervisor:
         with ports.bound_socket() as holder:
             port = holder.getsockname()[1]
             self.witness = Watcher(port, self.folder.rendezvous)
+            self.has_ranks = True
             self.ranks = started(self.request, self.folder, port, int(1e9 * self.began))
             self.start = time.monotonic()
             with contextlib.suppress(OSError, EOFError):
@@ -296,7 +299,7 @@ class Supervisor:
         stuck = any(isinstance(rank.ending, Deadlocked | TimedOut) for rank in self.ranks)
         with contextlib.suppress(OSError):
             for rank in self.ranks:
-                self.judge.send_bytes(wire.encode(head(rank, stuck or self.request.trace)))
+                self.judge.send_bytes(told(rank, stuck or self.request.trace))
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)
             self.folder.remove()
@@ -308,14 +311,14 @@ def main(request: Request, folder: Path, judge: Connection) -> None:
     os.setsid()
     prctl.become_subreaper()
     prctl.die_with_parent()
+    supervisor = None
     try:
-        Supervisor(request, folder, judge).run()
-    except OSError as error:
+        supervisor = Supervisor(request, folder, judge)
+        supervisor.run()
+    except Exception as error:  # the judge hears of it rather than of silence
+        early = supervisor is None or not supervisor.has_ranks
         with contextlib.suppress(OSError):
-            judge.send_bytes(wire.encode({"fault": fault(error, str(folder))}))
-    except Exception as error:  # a fault of ours: the judge hears of it rather than of silence
-        with contextlib.suppress(OSError):
-            judge.send_bytes(wire.encode({"fault": f"{type(error).__name__}: {error}"}))
+            judge.send_bytes(wire.encode({"fault": fault(error, str(folder)), "early": early}))
     finally:
         reaper.kill_descendants()
         os._exit(0)

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from typing import Any
 
-from grader.model import Killed
+from grader.model import Ending, Killed, Raised
+from grader.model.errors import WireError
+from grader.model.trace import Trace
 from grader.ranks.watch.evidence import Snapshot, main_thread
 from grader.ranks.watch.watched import Watched
+from grader.records import wire
 from grader.records.structure import unstructure
 
 STOPPED = Killed(signal="SIGKILL", by_grader=True)
 """The ending of a rank that the grader stops for no fault of its own."""
+MALFORMED = Raised(type="MalformedMessage", message="the rank's process sent the grader more than may be told")
+LONGEST = 500
+"""Characters of what is said of an error."""
 
 
-def head(rank: Watched, traced: bool) -> dict[str, Any]:
-    """What the judge is told of a rank, before its observations."""
-    ending = rank.ending or STOPPED
+def told(rank: Watched, traced: bool) -> bytes:
+    """What the judge is told of a rank, before its observations: the frame of a value. Much of it is what the rank has
+    said; where that is more than may cross, it is told without the trace, and at last as a message that no rank sends.
+    """
+    for ending, trace in ((rank.ending, rank.trace if traced else None), (rank.ending, None), (MALFORMED, None)):
+        with contextlib.suppress(WireError):
+            return wire.encode(_head(rank, ending or STOPPED, trace))
+    raise AssertionError("what is ours can be told")
+
+
+def _head(rank: Watched, ending: Ending, trace: Trace | None) -> dict[str, Any]:
     return {
         "rank": rank.rank,
         "ending": unstructure(ending),
         "output": rank.printed.text(),
-        "trace": unstructure(rank.trace) if rank.trace and traced else None,
+        "trace": unstructure(trace) if trace else None,
         "device": rank.device,
         "observations": len(rank.observations),
     }
@@ -36,9 +51,11 @@ def live_row(rank: Watched, snapshot: Snapshot | None) -> list[Any]:
     return [rank.rank, f"waits in {main.wait.operation}" if main.wait else "computes or sleeps", line]
 
 
-def fault(error: OSError, folder: str) -> str:
-    """What the system could not do, and the remedy where there is one."""
-    reason = error.strerror or str(error)
+def fault(error: Exception, folder: str) -> str:
+    """What went wrong with a run, and the remedy where there is one."""
+    if not isinstance(error, OSError):
+        return f"{type(error).__name__}: {error}"[:LONGEST]
+    reason = error.strerror or str(error)[:LONGEST]
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
         return f"the scratch folder {folder} could not be used: {reason}. Set TMPDIR to one with room"
     return f"the system gave no more: {reason}"
