@@ -9,7 +9,7 @@ from grader.model import Report, Result, Verdict
 
 def for_student(report: Report) -> Report:
     """The report without what its author withholds: checks that are not visible, and the runs that only they look at.
-    A note says how much is missing."""
+    A note says how much is missing. Where one of them could not be judged, this has no mark either."""
     withheld = [verdict.check for verdict in report.verdicts if verdict.check.visibility != "visible"]
     if not withheld:
         return report
@@ -25,6 +25,7 @@ def for_student(report: Report) -> Report:
         ),
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.check.visibility == "visible"),
         runs=tuple(run for run in report.runs if run.case.visibility == "visible"),
+        unjudged=report.status == "error",
         notes=(*report.notes, f"{count} judged too and not shown here, worth {worth:g} points."),
     )
 

@@ -219,6 +219,11 @@ def broken() -> Report:
     return report("PPXSP", {}, (finished_run(2),), submission())
 
 
+def skipped() -> Report:
+    """One check needs hardware that is absent, and the others passed."""
+    return report("PPPSP", {}, (finished_run(2),), submission())
+
+
 def endings() -> Report:
     """A rank that exits, one that is killed, one that runs out of time; an identical fault is told once."""
     left = Finding(
@@ -289,7 +294,8 @@ def hostile() -> Report:
 
 
 KINDS: dict[str, Callable[[], Report]] = {
-    build.__name__: build for build in (passed, partial, deadlock, stub, syntax_error, broken, endings, sizes, hostile)
+    build.__name__: build
+    for build in (passed, partial, deadlock, stub, syntax_error, broken, skipped, endings, sizes, hostile)
 }
 """Every report, by its name."""
 
@@ -325,6 +331,12 @@ def two_exercises() -> Result:
         title="Assignment 1: data parallel",
         entries=(Entry(report=deadlock(), weight=60), Entry(report=second, weight=40, late=late)),
     )
+
+
+def no_mark_for_one_of_two() -> Result:
+    """An assignment of which one exercise has a check that could not be judged; the other passed."""
+    second = replace(broken(), exercise=replace(EXERCISE, name="04_digits", title="Digits on several ranks"))
+    return Result(title="Assignment 2", entries=(Entry(report=passed(), weight=60), Entry(report=second, weight=40)))
 
 
 def commanding() -> Report:

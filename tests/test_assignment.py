@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from grader.model.assignment import LateRule, Part
 from grader.model.errors import AuthorError
 from grader.visibility import for_student, result_for_student, withheld_of
 from tests import small
-from tests.reports import broken, partial, passed, submission
+from tests.reports import broken, partial, passed, skipped, submission
 from tests.small import bad_run, sum_run
 
 DUE = datetime(2026, 10, 12, 22, 0, tzinfo=UTC)
@@ -138,9 +140,31 @@ def test_without_a_due_date_or_a_moment_nothing_is_late():
 
 
 def test_points_that_are_not_counted_leave_their_weight_to_the_others():
-    """Of 100 points, 32.5 were broken or skipped and 67.5 earned: that is all of what could be earned."""
-    entry = Entry(report=broken(), weight=60)
-    assert (entry.score, entry.max_score) == (pytest.approx(60), pytest.approx(60))
+    """Of 100 points, 12.5 were skipped and 87.5 earned: that is all of what could be earned."""
+    entry = Entry(report=skipped(), weight=60)
+    assert (entry.score, entry.max_score, entry.mark) == (pytest.approx(60), pytest.approx(60), pytest.approx(60))
+
+
+def test_an_exercise_with_a_check_that_could_not_be_judged_has_no_mark():
+    assert broken().mark is None and Entry(report=broken(), weight=60).mark is None
+    assert passed().mark == 100 and Entry(report=passed(), weight=60).mark == 60
+
+
+def test_nothing_that_was_judged_is_a_mark_and_nothing_that_was_not():
+    """Whatever else the checks came to, and whatever of it a student is shown."""
+    for outcomes in itertools.product(Outcome, repeat=3):
+        made = passed()
+        verdicts = tuple(replace(v, outcome=outcome) for v, outcome in zip(made.verdicts, outcomes, strict=False))
+        hidden = replace(verdicts[0], check=replace(verdicts[0].check, visibility="hidden"))
+        for first in (verdicts[0], hidden):
+            report = replace(made, verdicts=(first, *verdicts[1:]))
+            shown = for_student(report)
+            result = Result(title="", entries=(Entry(report=passed(), weight=1), Entry(report=report, weight=1)))
+            is_broken = Outcome.BROKEN in outcomes
+            no_mark = is_broken or set(outcomes) == {Outcome.SKIPPED}
+            assert (report.mark is None) == no_mark and (result.mark is None) == is_broken
+            assert (report.status == "error") == is_broken == (shown.status == "error")
+            assert not is_broken or (shown.mark is None and result_for_student(result).mark is None)
 
 
 def test_late_points_are_taken_off_the_score_alone():
@@ -148,10 +172,11 @@ def test_late_points_are_taken_off_the_score_alone():
     assert (entry.score, entry.max_score) == (30, 60)
 
 
-def test_an_exercise_that_could_not_be_judged_is_left_out_of_the_sum():
+def test_with_an_exercise_that_could_not_be_judged_the_assignment_has_no_mark():
     lost = not_graded(passed().exercise, submission(), "no room", seed=0, device="cpu")
     result = Result(title="", entries=(Entry(report=passed(), weight=60), Entry(report=lost, weight=40)))
-    assert (result.score, result.max_score, result.points, result.status) == (60, 60, 100, "error")
+    assert (result.score, result.max_score, result.points) == (60, 100, 100)
+    assert (result.mark, result.status) == (None, "error")
 
 
 def test_a_single_report_is_worth_its_points():

@@ -18,8 +18,19 @@ from grader.model import Check, Entry, Late, Outcome, Report, Result, Verdict, a
 from grader.model.errors import UsageError
 from grader.render.classroom50 import RELEASE_BYTES, release_body, render
 from grader.scoring import total, whole_points
+from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
-from tests.reports import KINDS, broken, commanding, partial, passed, two_exercises, with_hidden
+from tests.reports import (
+    KINDS,
+    broken,
+    commanding,
+    no_mark_for_one_of_two,
+    partial,
+    passed,
+    skipped,
+    two_exercises,
+    with_hidden,
+)
 
 CONTEXT = {
     "CLASSROOM": "cs-principles",
@@ -66,7 +77,8 @@ SCHEMA = {
 }
 """Written from "Advanced Autograding" of Classroom 50's wiki and the limits of its declarative tests."""
 
-RESULTS = {**{kind: lambda kind=kind: alone(KINDS[kind]()) for kind in KINDS}, "two_exercises": two_exercises}
+MARKED = [kind for kind in KINDS if kind != "broken"]
+RESULTS = {**{kind: lambda kind=kind: alone(KINDS[kind]()) for kind in MARKED}, "two_exercises": two_exercises}
 RESULTS |= {"with_hidden": lambda: alone(with_hidden()), "commanding": lambda: alone(commanding())}
 
 
@@ -103,7 +115,7 @@ def test_every_result_keeps_the_contract(kind):
     rendered(RESULTS[kind]())
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "two_exercises", "with_hidden"])
+@pytest.mark.parametrize("kind", [*MARKED, "two_exercises", "with_hidden"])
 def test_every_file_is_as_recorded(kind):
     assert_golden(f"{kind}.classroom50.json", render(RESULTS[kind](), CONTEXT))
     assert_golden(f"{kind}.release.md", release_body(RESULTS[kind]()))
@@ -128,7 +140,7 @@ def test_small_fractional_totals_become_a_hundred():
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 500), st.sampled_from("PFXS")), min_size=1, max_size=120),
+    st.lists(st.tuples(st.floats(0, 500), st.sampled_from("PFS")), min_size=1, max_size=120),
     st.floats(0, 1),
     st.floats(0.01, 1000),
 )
@@ -152,23 +164,28 @@ def test_late_points_are_shared_by_the_exercise_alone():
 # ── rows ──
 
 
-def test_a_skipped_check_has_no_row_and_a_broken_one_did_not_pass():
-    page = rendered(broken())
-    assert [test["passed"] for test in page["tests"]] == [True, True, False, True]
-    assert page["tests"][2] == {
-        "test-name": "The data is reshuffled every epoch",
-        "passed": False,
-        "score": 0,
-        "max-score": 0,
-    }
+def test_a_skipped_check_has_no_row_and_leaves_its_points_to_the_others():
+    page = rendered(skipped())
+    assert [test["passed"] for test in page["tests"]] == [True, True, True, True]
     assert (page["score"], page["max-score"]) == (100, 100)
 
 
-@pytest.mark.parametrize("outcomes", ["SS", "XX"])
-def test_a_result_in_which_nothing_counts_is_no_pass(outcomes):
-    page = rendered(worth(1, 2, outcomes=outcomes))
+def test_a_result_in_which_nothing_counts_is_no_pass():
+    page = rendered(worth(1, 2, outcomes="SS"))
     assert [test["passed"] for test in page["tests"]] == [False, False]
     assert page["max-score"] == 0
+
+
+def test_a_release_without_a_mark_is_as_recorded():
+    assert_golden("broken.release.md", release_body(alone(broken())))
+
+
+@pytest.mark.parametrize("result", [alone(broken()), no_mark_for_one_of_two()], ids=["alone", "one of two"])
+def test_where_a_check_could_not_be_judged_there_is_no_file_and_the_release_says_so(result):
+    """The contract knows no result without a score, and any score would be taken for a mark."""
+    assert render(result, CONTEXT) == ""
+    body = release_body(result)
+    assert NO_MARK in body and "no mark" in body.splitlines()[0] and not re.search(r"\d/\d", body)
 
 
 def test_hidden_checks_are_one_row_that_tells_their_sum():
@@ -259,5 +276,4 @@ def test_the_body_fits_into_a_release():
 def test_a_result_without_exercises_and_one_that_was_not_graded_render_too():
     rendered(Result(title="", entries=()))
     gone = not_graded(passed().exercise, passed().submission, "no runner", seed=1, device="cpu")
-    assert not any(test["passed"] for test in rendered(gone)["tests"])
-    assert "no runner" in release_body(alone(gone))
+    assert render(alone(gone), CONTEXT) == "" and "no runner" in release_body(alone(gone))

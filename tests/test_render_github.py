@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from grader.model import Finding, Outcome, Report, Result, alone
 from grader.model.errors import UsageError
 from grader.render.github import SUMMARY_BYTES, annotations, command, guarded, summary
+from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
 from tests.reports import (
     KINDS,
@@ -21,6 +22,7 @@ from tests.reports import (
     commanding,
     deadlock,
     hostile,
+    no_mark_for_one_of_two,
     partial,
     passed,
     stub,
@@ -111,8 +113,15 @@ def test_nothing_is_said_where_all_passed():
 
 
 def test_what_is_broken_is_a_warning_about_us():
-    (only,) = commands(broken())
-    assert (only.name, "costs you no points" in only.message) == ("warning", True)
+    ours, no_mark = commands(broken())
+    assert (ours.name, ours.properties["title"]) == ("warning", "Not judged")
+    assert (no_mark.name, no_mark.message) == ("warning", NO_MARK)
+
+
+@pytest.mark.parametrize("result", [alone(broken()), no_mark_for_one_of_two()], ids=["alone", "one of two"])
+def test_without_a_mark_the_summary_has_no_sum(result):
+    told = summary(result)
+    assert told.splitlines()[0].endswith(": no mark") and NO_MARK in told
 
 
 def faults(count: int, check: int = 1) -> Report:

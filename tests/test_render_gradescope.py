@@ -22,8 +22,10 @@ from tests.reports import (
     commanding,
     deadlock,
     hostile,
+    no_mark_for_one_of_two,
     partial,
     passed,
+    skipped,
     stub,
     two_exercises,
     with_hidden,
@@ -94,24 +96,50 @@ def test_the_score_overrides_and_is_the_sum_of_the_tests():
     assert [test["max_score"] for test in page["tests"]] == [20, 40, 20, 12.5, 7.5]
 
 
-def test_broken_and_skipped_checks_lose_nobody_a_point():
-    page = rendered(broken())
+def test_skipped_checks_lose_nobody_a_point():
+    page = rendered(skipped())
     assert page["score"] == 100
     counted = [test for test in page["tests"] if "score" in test]
     assert sum(test["max_score"] for test in counted) == pytest.approx(100, abs=1e-3)
-    assert [test["tags"][1] for test in page["tests"] if "score" not in test] == ["broken", "skipped"]
+    assert [test["tags"][1] for test in page["tests"] if "score" not in test] == ["skipped"]
     assert all("status" not in test for test in page["tests"] if "score" not in test)
 
 
-def test_an_exercise_that_could_not_be_graded_leaves_its_points_to_the_others():
-    gone = not_graded(passed().exercise, passed().submission, "no runner", seed=1, device="cpu")
-    page = rendered(Result(title="Two", entries=(Entry(report=partial(), weight=60), Entry(report=gone, weight=40))))
-    assert page["score"] == 40
-    assert sum(test.get("max_score", 0) for test in page["tests"]) == pytest.approx(100)
+def gone() -> Report:
+    """An exercise that could not be graded at all."""
+    return not_graded(passed().exercise, passed().submission, "no runner", seed=1, device="cpu")
 
 
-def test_there_is_no_score_where_nothing_could_be_graded():
-    page = rendered(not_graded(passed().exercise, passed().submission, "no runner", seed=1, device="cpu"))
+def hidden_and_broken() -> Report:
+    """The check that students do not see could not be judged."""
+    made = with_hidden()
+    verdicts = [replace(verdict, outcome=Outcome.PASSED, findings=()) for verdict in made.verdicts]
+    verdicts[5] = replace(verdicts[5], outcome=Outcome.BROKEN)
+    return replace(made, verdicts=tuple(verdicts))
+
+
+UNMARKED = {
+    "one check": alone(broken()),
+    "all": alone(gone()),
+    "a hidden check": alone(hidden_and_broken()),
+    "one exercise": Result(title="Two", entries=(Entry(report=partial(), weight=60), Entry(report=gone(), weight=40))),
+    "one check of one exercise": no_mark_for_one_of_two(),
+}
+
+
+@pytest.mark.parametrize("result", UNMARKED.values(), ids=UNMARKED)
+def test_where_a_check_could_not_be_judged_no_score_is_written(result):
+    """Neither at the top nor of a test, so that the platform keeps none; the output says who will grade again."""
+    page = rendered(result)
+    Draft202012Validator(SCHEMA).validate(page)
+    assert not {"score"} & page.keys()
+    assert not any({"score", "max_score", "status"} & test.keys() for test in page["tests"])
+    assert "No mark" in page["output"] and "staff will grade this again" in page["output"]
+    assert "points in the checks shown" not in page["output"]
+
+
+def test_there_is_no_score_where_everything_was_skipped():
+    page = rendered(replace(passed(), verdicts=tuple(replace(v, outcome=Outcome.SKIPPED) for v in passed().verdicts)))
     assert "score" not in page and not any("score" in test for test in page["tests"])
     assert "No check could be graded" in page["output"]
 

@@ -23,9 +23,23 @@ from grader.render.html.picture import MOST_LANES, picture
 from grader.render.html.source import MOST_COLOURED, MOST_LINES, coloured, shown_lines
 from grader.timeline import timeline
 from grader.visibility import for_student
+from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
 from tests.pages import MARKUP, SOURCE, assignment, call, exchange, hidden, markup, stuck, timelines, traced
-from tests.reports import KINDS, broken, deadlock, endings, hostile, partial, passed, stub, submission, syntax_error
+from tests.reports import (
+    KINDS,
+    broken,
+    deadlock,
+    endings,
+    hostile,
+    no_mark_for_one_of_two,
+    partial,
+    passed,
+    skipped,
+    stub,
+    submission,
+    syntax_error,
+)
 
 VOID = {"meta", "rect", "path", "polygon", "input", "br"}
 RECORDED = ("passed", "partial", "deadlock", "hostile", "broken")
@@ -178,11 +192,20 @@ def test_a_blocked_check_names_what_it_needs_and_a_skipped_one_why():
     assert "needs 2 GPUs, this machine has none" in page_of(broken()).text
 
 
-def test_a_broken_check_is_our_fault_and_not_counted():
-    text = page_of(broken()).text
-    assert "The grader or the exercise is at fault here, not your code." in text
-    assert "32.5 of 100 points are not counted" in text
-    assert text.count("not counted") == 3
+def test_a_skipped_check_is_not_counted():
+    text = page_of(skipped()).text
+    assert "12.5 of 100 points are not counted" in text
+    assert text.count("not counted") == 2
+
+
+@pytest.mark.parametrize("result", [alone(broken()), no_mark_for_one_of_two()], ids=["alone", "one of two"])
+def test_a_broken_check_is_our_fault_and_there_is_no_mark(result):
+    text = html.render(result)
+    page = Page(text)
+    assert "The grader or the exercise is at fault here, not your code." in page.text
+    assert NO_MARK in page.text and "not judged" in page.text
+    assert "no mark" in text[: text.index("</title>")]
+    assert not re.search(r"(67.5|87.5|100) / 100", page.text)
 
 
 def test_points_are_those_of_the_result():

@@ -12,7 +12,17 @@ from jsonschema import Draft202012Validator
 
 from grader.render import json as renderer
 from tests.goldens import assert_golden
-from tests.reports import KINDS, broken, deadlock, hostile, partial, passed, syntax_error
+from tests.reports import (
+    KINDS,
+    broken,
+    deadlock,
+    hostile,
+    no_mark_for_one_of_two,
+    partial,
+    passed,
+    skipped,
+    syntax_error,
+)
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "docs" / "report.schema.json").read_text(encoding="utf-8"))
 
@@ -62,10 +72,19 @@ def test_the_totals_are_the_sums_of_the_checks(kind):
     assert page["max_score"] == sum(check["max_score"] for check in page["checks"])
 
 
-def test_broken_and_skipped_checks_leave_the_total_but_keep_their_worth():
+def test_skipped_checks_leave_the_total_but_keep_their_worth():
+    page = rendered(skipped())
+    assert (page["status"], page["score"], page["max_score"], page["mark"]) == ("passed", 87.5, 87.5, 87.5)
+    assert [(c["max_score"], c["points"]) for c in page["checks"][2:4]] == [(20.0, 20.0), (0.0, 12.5)]
+
+
+def test_a_broken_check_leaves_no_mark_and_its_points_stay_in_the_total():
+    """So that what the others earned does not look like full marks."""
     page = rendered(broken())
-    assert (page["status"], page["score"], page["max_score"]) == ("error", 67.5, 67.5)
-    assert [(c["max_score"], c["points"]) for c in page["checks"][2:4]] == [(0.0, 20.0), (0.0, 12.5)]
+    assert (page["status"], page["score"], page["max_score"], page["mark"]) == ("error", 67.5, 87.5, None)
+    whole = json.loads(renderer.render_result(no_mark_for_one_of_two()))
+    assert (whole["status"], whole["mark"]) == ("error", None)
+    assert [entry["mark"] for entry in whole["entries"]] == [60, None]
 
 
 def test_a_message_is_built_from_the_findings():

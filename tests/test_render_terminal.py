@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from grader.model import Finding, Outcome
 from grader.render.terminal import render
+from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
 from tests.reports import (
     KINDS,
@@ -21,6 +22,7 @@ from tests.reports import (
     partial,
     passed,
     sizes,
+    skipped,
     stub,
     submission,
     syntax_error,
@@ -196,10 +198,14 @@ def test_a_caret_stays_in_place_behind_wide_letters():
     assert cell_len(lines[caret - 1].split("!")[0]) == lines[caret].index("^")
 
 
-def test_a_broken_check_is_our_fault_and_costs_nothing():
+def test_a_broken_check_is_our_fault_and_there_is_no_mark():
     page = " ".join(render(broken()).split())
-    assert "The grader or the exercise is at fault here, not your code. This costs you no points." in page
-    assert "Score 67.5/67.5 · 32.5 points not counted" in page
+    assert "The grader or the exercise is at fault here, not your code." in page
+    assert NO_MARK in page and "Score" not in page
+
+
+def test_a_skipped_check_is_not_counted():
+    assert "Score 87.5/87.5 · 12.5 points not counted" in render(skipped())
 
 
 def test_the_command_to_replay_can_be_copied():

@@ -89,7 +89,10 @@ class Outputs:
         """Write every file that was asked for, whole or not at all."""
         for name, path in self.files.items():
             text = self._rendered(name, result).encode()
-            files.write(path, functools.partial(_fill, text=text))
+            if text:
+                files.write(path, functools.partial(_fill, text=text))
+            elif not _is_device(path):  # the format has no way to say that there is no mark
+                path.unlink(missing_ok=True)
         if self.classroom50:
             from grader.render import classroom50
 

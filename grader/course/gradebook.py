@@ -54,7 +54,7 @@ class _Matched:
 
 def is_grade(result: Result) -> bool:
     """Whether a result may be entered as a grade."""
-    return result.status != "error" and result.max_score > 0
+    return result.mark is not None
 
 
 def _match(results: Iterable[Handed], roster: Roster) -> _Matched:
@@ -208,9 +208,13 @@ def feedback(result: Result) -> str:
 
 
 def _told(report: Report) -> Iterator[str]:
-    named = {"passed": [Outcome.PASSED], "failed": [Outcome.FAILED], "not judged": [Outcome.BLOCKED]}
-    uncounted = [outcome for outcome in Outcome if not outcome.counted]
-    for name, outcomes in {**named, "not counted": uncounted}.items():
+    named = {
+        "passed": [Outcome.PASSED],
+        "failed": [Outcome.FAILED],
+        "not judged": [Outcome.BLOCKED, Outcome.BROKEN],
+        "not counted": [Outcome.SKIPPED],
+    }
+    for name, outcomes in named.items():
         titles = [verdict.check.title for verdict in report.verdicts if verdict.outcome in outcomes]
         if titles:
             yield f"{name}: {', '.join(titles)}"
@@ -223,7 +227,7 @@ def plain(results: Sequence[Handed], roster: str = "") -> Gradebook:
     """One row a student and exercise, for the staff: all checks, hidden ones too, and what they add up to.
 
     With a roster the rows come in its order, unknown keys last, and students without a result are told. Checks that
-    are not counted have an empty cell, as has the total of an exercise that could not be graded.
+    were not judged have an empty cell, as has the total of an exercise without a mark.
     """
     matched = _match(results, read(roster)) if roster else None
     handed = _ordered(matched, list(_once(results)))
@@ -245,8 +249,8 @@ def _ordered(matched: _Matched | None, handed: list[Handed]) -> list[Handed]:
 
 def _plain_row(key: str, entry: Entry, checks: Sequence[str]) -> Row:
     report = entry.report
-    scores = {v.check.id: _cell(v.score * entry.scale) for v in report.verdicts if v.outcome.counted}
-    total = "" if report.status == "error" else _cell(entry.score)
+    scores = {v.check.id: _cell(v.score * entry.scale) for v in report.verdicts if v.outcome.judged}
+    total = "" if entry.mark is None else _cell(entry.mark)
     late = entry.late.told if entry.late else ""
     facts = [total, _cell(entry.max_score), late, report.status, report.submission.digest]
     return [key, report.exercise.name, *(scores.get(check, "") for check in checks), *facts]

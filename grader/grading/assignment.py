@@ -69,7 +69,8 @@ class Graded:
         """Whether what went wrong, if anything did, cannot have been the session's fault."""
         if self.error is not None:
             return isinstance(self.error, (UsageError, AuthorError))
-        return self.entry is not None and self.entry.report.status != "error"
+        report = self.entry.report if self.entry else None
+        return report is not None and report.status != "error" and not any(run.retried for run in report.runs)
 
 
 Listening = Callable[[Part], AbstractContextManager[Listener]]

@@ -20,11 +20,16 @@ class Outcome(Enum):
     SKIPPED = "skipped"
     """Hardware that it needs is absent. Never a pass."""
     BROKEN = "broken"
-    """The grader's or the author's fault. Never costs the student points."""
+    """The grader's or the author's fault. It costs the student no points and gives none: there is no mark."""
 
     @property
     def counted(self) -> bool:
         """Whether the points of a check that came to this are part of the grade."""
+        return self is not Outcome.SKIPPED
+
+    @property
+    def judged(self) -> bool:
+        """Whether this says anything of the submission."""
         return self not in (Outcome.BROKEN, Outcome.SKIPPED)
 
 
@@ -45,7 +50,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The result of one grade. Renderers know nothing else. `seconds` is wall time."""
+    """The result of one grade. Renderers know nothing else. `seconds` is wall time. `unjudged` says that a check which
+    is not shown here is broken."""
 
     exercise: Exercise
     submission: Submission
@@ -57,6 +63,7 @@ class Report:
     seconds: float
     torch_version: str = ""
     notes: tuple[str, ...] = ()
+    unjudged: bool = False
 
     @property
     def max_score(self) -> float:
@@ -64,12 +71,19 @@ class Report:
 
     @property
     def score(self) -> float:
+        """The points of the checks that passed. A mark is what `mark` says, and nothing else."""
         return sum(v.score for v in self.verdicts)
+
+    @property
+    def mark(self) -> float | None:
+        """What the grade gives. None where a check could not be judged, or nothing was: whoever writes marks writes
+        none then, for neither a zero nor the other checks' points would be right."""
+        return None if self.status == "error" or not self.max_score else self.score
 
     @property
     def status(self) -> str:
         outcomes = {v.outcome for v in self.verdicts}
-        if Outcome.BROKEN in outcomes or not outcomes:
+        if Outcome.BROKEN in outcomes or not outcomes or self.unjudged:
             return "error"
         return "passed" if outcomes <= {Outcome.PASSED, Outcome.SKIPPED} else "failed"
 
@@ -86,7 +100,7 @@ class Late:
 class Entry:
     """One exercise of a Result. `weight` is what it is worth there, whatever the points of its checks come to.
 
-    Checks that are not counted (broken, skipped) leave the exercise's weight to the others.
+    Checks that are not counted (skipped) leave the exercise's weight to the others.
     """
 
     report: Report
@@ -107,6 +121,10 @@ class Entry:
         return self.report.score * self.scale * self.kept
 
     @property
+    def mark(self) -> float | None:
+        return None if self.report.mark is None else self.score
+
+    @property
     def max_score(self) -> float:
         return self.report.max_score * self.scale
 
@@ -125,6 +143,11 @@ class Result:
     @property
     def max_score(self) -> float:
         return sum(entry.max_score for entry in self.entries)
+
+    @property
+    def mark(self) -> float | None:
+        """What the hand-in is given. None where any exercise has a check that could not be judged, or nothing was."""
+        return None if self.status == "error" or not self.max_score else self.score
 
     @property
     def points(self) -> float:

@@ -56,7 +56,7 @@ def _standing(exercise: Exercise, attempts: Sequence[Attempt], hints: int) -> St
     return Standing(
         exercise=exercise,
         attempts=len(attempts),
-        best=max((100 * each.score / each.max_score for each in attempts if each.max_score), default=0.0),
+        best=max((100 * each.score / each.max_score for each in attempts if each.has_mark), default=0.0),
         until_pass=passed,
         passed_at=attempts[passed - 1].at if passed else None,
         last_at=attempts[-1].at if attempts else None,

@@ -55,6 +55,11 @@ class Attempt:
     digest: str
     checks: Mapping[str, str]
 
+    @property
+    def has_mark(self) -> bool:
+        """Whether its points say anything; they do not where a check could not be judged."""
+        return self.status != "error" and self.max_score > 0
+
 
 def place(root: Path) -> Path:
     """Where the file is: in the folder that RANKLINGS_DATA names, in the repository's .ranklings/ where that is there,

@@ -141,7 +141,7 @@ class Worker:
             return False
         else:
             self._say_end(job, report)
-            return session.alive and report.status != "error"
+            return session.alive and report.status != "error" and not any(run.retried for run in report.runs)
         return True
 
     def _grade(self, job: Job, session: Session) -> Report:

@@ -61,7 +61,8 @@ def report_of(data: Fields) -> Report:
         "torch_version": data["torch"],
         **_picked(data, "seed", "device", "sandbox", "seconds", "notes"),
     }
-    return structure(Report, fields)
+    broken = any(check["status"] == "broken" for check in data["checks"])
+    return structure(Report, {**fields, "unjudged": data["status"] == "error" and bool(data["checks"]) and not broken})
 
 
 # ── from the fields of the JSON to those of the nouns; `structure` checks what is in them ──

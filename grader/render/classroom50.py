@@ -10,12 +10,13 @@ rows add up exactly and a check that passed never gets less than its maximum. La
 which is rounded half up.
 
 Rows: a check that passed is `passed`, all others are not. A skipped check has no row, as it would be a red cross for
-hardware that the runner lacks, unless no other row is left: a result without tests is taken for a pass. A broken
-one has a row of 0/0 that did not pass, so that no build is green with it. Checks that students do not see are one row
-that tells their sum; it passed if all of them did. Beyond 100 rows, the last one stands for the rest.
+hardware that the runner lacks, unless no other row is left: a result without tests is taken for a pass. Checks that
+students do not see are one row that tells their sum; it passed if all of them did. Beyond 100 rows, the last one stands
+for the rest.
 
-An autograder that leaves with an exit code other than 0 is a broken one there: whoever calls this writes both
-files and leaves with 0, unless the grade's status is `error`.
+The contract has no place for a result without a score. Where there is no mark because a check is broken, whoever calls
+this writes release-body.md alone, which says so, and leaves with an exit code other than 0: that is a broken autograder
+there, which records nothing. Otherwise both files are written and the code is 0.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from grader.model.errors import UsageError
 from grader.scoring import SCALING, WITHHELD, all_passed, listed, whole_points
 from grader.visibility import for_student
 from grader.wording.markdown import escape, table
+from grader.wording.marks import NO_MARK
 from grader.wording.summary import Block, page, sections
 from grader.wording.text import safe_report
 
@@ -45,13 +47,15 @@ Fields = dict[str, Any]
 
 
 def render(result: Result, context: Mapping[str, str]) -> str:
-    """The result as one JSON object, ending with a newline.
+    """The result as one JSON object, ending with a newline; empty where there is no mark because a check is broken.
 
     `context` is the environment that Classroom 50's autograde-runner gives to autograder.py: CLASSROOM, ASSIGNMENT,
     SUBMISSION_TAG, COMMIT_URL, RELEASE_URL, OWNER or USERNAME, and where they are set REVIEW_URL and ASSIGNMENT_TYPE.
     The caller adds DATETIME, the time of the hand-in in UTC as 2026-06-01T14:32:01Z, and may add GRADED_AT.
     Raises UsageError where something is missing or not of that form.
     """
+    if result.entries and result.status == "error":
+        return ""
     tests = _tests(result)
     content = {
         "schema": SCHEMA,
@@ -154,12 +158,15 @@ def release_body(result: Result) -> str:
 def _blocks(result: Result) -> Iterator[Block]:
     tests = _tests(result)
     score, most = (sum(test[key] for test in tests) for key in ("score", "max-score"))
-    yield [f"### {escape(result.title)}: {score}/{most}"]
+    no_mark = result.status == "error"
+    yield [f"### {escape(result.title)}: {'no mark' if no_mark else f'{score}/{most}'}"]
+    if no_mark:
+        yield [NO_MARK]
     cells = [
         (
             "✓" if t["passed"] else "✗",
             escape(t["test-name"]),
-            f"{t['score']}/{t['max-score']}" if t["max-score"] else "",
+            f"{t['score']}/{t['max-score']}" if t["max-score"] and not no_mark else "",
         )
         for t in tests
     ]

@@ -16,7 +16,7 @@ from grader.model.errors import UsageError
 from grader.visibility import for_student
 from grader.wording.advice import begun
 from grader.wording.markdown import escape, table
-from grader.wording.marks import MARKS, OUR_FAULT
+from grader.wording.marks import MARKS, NO_MARK, OUR_FAULT
 from grader.wording.plain import finding_lines
 from grader.wording.summary import Block, page, sections
 from grader.wording.text import blocked_by, points, safe, safe_report
@@ -64,7 +64,9 @@ def annotations(result: Result, path_of: PathOf) -> str:
         shown.append(command("notice", told, title=f"The first {MOST_ERRORS} of {len(places)} places"))
     broken = [f"{report.exercise.name}: {v.check.title}" for report in reports for v in _broken(report)]
     if broken:
-        shown.append(command("warning", f"{OUR_FAULT}\n" + "\n".join(broken[:10]), title="Not counted"))
+        shown.append(command("warning", "\n".join([OUR_FAULT, *broken[:10]]), title="Not judged"))
+    if result.status == "error":
+        shown.append(command("warning", NO_MARK, title="No mark"))
     return "".join(f"{line}\n" for line in shown)
 
 
@@ -159,7 +161,11 @@ def _blocks(result: Result) -> Iterator[Block]:
     pairs = list(zip(result.entries, reports, strict=True))
     score = sum(report.score * entry.scale * entry.kept for entry, report in pairs)
     most = sum(report.max_score * entry.scale for entry, report in pairs)
-    yield [f"## {escape(result.title)}: {points(round(score, 2))} of {points(round(most, 2))} points"]
+    no_mark = any(report.status == "error" for report in reports)
+    told = "no mark" if no_mark else f"{points(round(score, 2))} of {points(round(most, 2))} points"
+    yield [f"## {escape(result.title)}: {told}"]
+    if no_mark:
+        yield [NO_MARK]
     for entry, report in pairs:
         if len(pairs) > 1:
             yield [f"**{escape(report.exercise.name)}**, worth {points(entry.weight)}: {escape(report.exercise.title)}"]
@@ -178,8 +184,7 @@ def _row(report: Report, verdict: Verdict) -> tuple[str, str, str, str]:
     if verdict.outcome is Outcome.BLOCKED:
         told += f", {escape(blocked_by(verdict, report.verdicts))}"
     worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
-    counted = "" if not verdict.outcome.counted else worth
-    return MARKS[verdict.outcome][0], escape(verdict.check.title), told, counted
+    return MARKS[verdict.outcome][0], escape(verdict.check.title), told, worth if verdict.outcome.judged else ""
 
 
 def _reports(result: Result) -> list[Report]:

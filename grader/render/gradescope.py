@@ -6,11 +6,12 @@ Output is `ansi`: a fixed-width page, so that carets stay under their columns an
 the colours of the terminal's page. `md` would show values through a Markdown dialect that is not documented; in
 ANSI nothing but an escape character acts, and none that a student prints gets here.
 
-The score: the assignment on the platform is worth a fixed number of points, so what broken and skipped checks are worth
-must not be lost. `score` is `result.points * result.score / result.max_score`, and the tests' points are scaled alike.
+The score: the assignment on the platform is worth a fixed number of points, so what skipped checks are worth must not
+be lost. `score` is `result.points * result.score / result.max_score`, and the tests' points are scaled alike.
 It overrides the sum of the tests, which tell what was earned before points for lateness went off; the output says how
-many did. Where no check counts there is no score at all: the platform then reports a failed autograder to the staff,
-where a 0 would be taken for a grade. Uncounted tests have neither points nor status.
+many did. Where there is no mark there is no score at all, neither at the top nor of a test ("optional, but required if
+not on each test case"): the platform then reports a failed autograder to the staff and keeps no score, where a 0 or the
+other checks' points would be taken for a grade. The output says so. Uncounted tests have neither points nor status.
 
 Each test carries its check's own visibility, so what a hidden one says is for the staff alone until the platform shows
 it. All that is always visible, the output at the top first, is made from what students may see: it tells
@@ -31,7 +32,7 @@ from grader.scoring import finite
 from grader.visibility import for_student
 from grader.wording.advice import replay
 from grader.wording.layout import paint
-from grader.wording.marks import MARKS
+from grader.wording.marks import MARKS, NO_MARK
 from grader.wording.plain import beginning, details, finding_lines, printed, within
 from grader.wording.text import points, safe_report
 
@@ -62,8 +63,8 @@ def render(result: Result) -> str:
             for test in _tests(result, entry, number, factor, room)
         ],
     }
-    if result.max_score > 0:
-        content = {"score": _points(result.score * factor), **content}
+    if result.mark is not None:
+        content = {"score": _points(result.mark * factor), **content}
     return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
 
 
@@ -91,12 +92,11 @@ def _tests(result: Result, entry: Entry, number: int, factor: float, room: int) 
                 "outcome": verdict.outcome.value,
             },
         }
-        yield {**_graded(verdict, entry.scale * factor), **test}
+        graded = result.mark is not None and verdict.outcome.counted
+        yield {**(_graded(verdict, entry.scale * factor) if graded else {}), **test}
 
 
 def _graded(verdict: Verdict, scale: float) -> Fields:
-    if not verdict.outcome.counted:
-        return {}
     status = "passed" if verdict.outcome is Outcome.PASSED else "failed"
     return {
         "score": _points(verdict.score * scale),
@@ -115,22 +115,26 @@ def _body(verdict: Verdict, report: Report) -> list[Text]:
 
 
 def _top(result: Result, factor: float) -> list[Text]:
-    lines: list[Text] = []
+    lines: list[Text] = [Text(NO_MARK, "yellow")] if result.status == "error" else []
     for entry in result.entries:
-        lines += [*([Text()] if lines else []), *_exercise(entry, for_student(entry.report), factor)]
-    if result.max_score <= 0:
+        told = "" if result.mark is None else _told(entry, factor)
+        lines += [*([Text()] if lines else []), *_exercise(entry, for_student(entry.report), told)]
+    if result.mark is None and result.status != "error":
         told = "No check could be graded. This is not your fault, and your instructors can see that."
         lines += [Text(), Text(told, "yellow")]
     return lines
 
 
-def _exercise(entry: Entry, report: Report, factor: float) -> list[Text]:
-    scale = entry.scale * factor
-    told = f"{points(_points(report.score * scale))} of {points(_points(report.max_score * scale))} points"
-    lines = [
-        Text.assemble((report.exercise.name, "bold"), f"  {report.exercise.title}"),
-        Text(f"{told} in the checks shown"),
-    ]
+def _told(entry: Entry, factor: float) -> str:
+    """The points of one exercise, as far as students may know."""
+    report, scale = for_student(entry.report), entry.scale * factor
+    earned, most = points(_points(report.score * scale)), points(_points(report.max_score * scale))
+    return f"{earned} of {most} points in the checks shown"
+
+
+def _exercise(entry: Entry, report: Report, told: str) -> list[Text]:
+    lines = [Text.assemble((report.exercise.name, "bold"), f"  {report.exercise.title}")]
+    lines += [Text(told)] if told else []
     left_out = sum(v.check.points for v in report.verdicts if not v.outcome.counted)
     if left_out:
         lines.append(Text("Checks that are not counted leave what they are worth to the others.", "dim"))

@@ -28,6 +28,7 @@ def render_result(result: Result) -> str:
             "status": result.status,
             "score": finite(result.score),
             "max_score": finite(result.max_score),
+            "mark": _mark(result),
             "entries": [_entry(entry) for entry in result.entries],
         }
     )
@@ -58,6 +59,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "weight": finite(entry.weight),
         "score": finite(entry.score),
         "max_score": finite(entry.max_score),
+        "mark": _mark(entry),
         "late": unstructure(entry.late),
         "report": _report(safe_report(entry.report)),
     }
@@ -73,6 +75,7 @@ def _report(report: Report) -> dict[str, Any]:
         "status": report.status,
         "score": finite(report.score),
         "max_score": finite(report.max_score),
+        "mark": _mark(report),
         "seed": report.seed,
         "device": report.device,
         "sandbox": report.sandbox,
@@ -93,6 +96,10 @@ def _report(report: Report) -> dict[str, Any]:
         ],
         "runs": [_run(run) for run in report.runs],
     }
+
+
+def _mark(noun: Report | Entry | Result) -> float | None:
+    return None if noun.mark is None else finite(noun.mark)
 
 
 def _check(verdict: Verdict, report: Report) -> dict[str, Any]:

@@ -14,9 +14,9 @@ Outcomes: FAILED is a failure. BLOCKED is a failure of type `blocked`: it earned
 first check failed would count a single failed test and many harmless ones. SKIPPED is skipped. BROKEN is an error:
 it is nobody's failed test, and a build must not pass with it.
 
-The schema knows no properties of a test, so points, score and visibility of each check are properties of its suite, as
-is what handing in late costs. Times are in seconds; there is neither a timestamp nor a host name, as the same report
-gives the same file.
+The schema knows no properties of a test, so points, score and visibility of each check are properties of its suite,
+as is what handing in late costs. Where there is no mark the suite has no `score`. Times are in seconds; there is
+neither a timestamp nor a host name, as the same report gives the same file.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _properties(suite: ET.Element, entry: Entry, report: Report) -> None:
 
 def _facts(entry: Entry, report: Report) -> Iterator[tuple[str, str]]:
     yield "title", report.exercise.title
-    yield "score", points(report.score * entry.scale * entry.kept)
+    if report.mark is not None:
+        yield "score", points(report.mark * entry.scale * entry.kept)
     yield "max_score", points(report.max_score * entry.scale)
     if entry.late:
         yield "late", entry.late.told
@@ -150,7 +151,8 @@ def _check_facts(verdict: Verdict, entry: Entry) -> Iterator[tuple[str, str]]:
     yield f"{name}.title", verdict.check.title
     yield f"{name}.outcome", verdict.outcome.value
     yield f"{name}.visibility", verdict.check.visibility
-    yield f"{name}.score", points(verdict.score * entry.scale)
+    if verdict.outcome is not Outcome.BROKEN:
+        yield f"{name}.score", points(verdict.score * entry.scale)
     yield f"{name}.points", points(verdict.check.points * entry.scale)
 
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from grader.model import Entry, Result
 from grader.wording.layout import crop, hang, paint, wrap
+from grader.wording.marks import NO_MARK
 from grader.wording.text import points
 
 NARROWEST, WIDEST = 40, 100
@@ -26,13 +27,15 @@ class _Page:
 
     def lines(self) -> list[Text]:
         rows = [line for entry in self.result.entries for line in self.row(entry)]
-        total = self.ended_by(Text("Total", "bold"), f"{points(self.result.score)}/{points(self.result.max_score)}")
+        worth = f"{points(self.result.score)}/{points(self.result.max_score)}"
+        total = self.ended_by(Text("Total", "bold"), "no mark" if self.result.mark is None else worth)
         return [*wrap(Text(self.result.title, "bold"), self.width), Text(), *rows, Text(), total, *self.remark()]
 
     def row(self, entry: Entry) -> list[Text]:
         """Mark, exercise, points; below them what handing in late cost."""
         mark, style = MARKS[entry.report.status]
-        worth = f"{points(entry.score)}/{points(entry.max_score)}" if entry.max_score else "not counted"
+        worth = f"{points(entry.score)}/{points(entry.max_score)}"
+        worth = worth if entry.mark is not None else "not judged" if entry.max_score else "not counted"
         title = crop(f"{entry.report.exercise.name}  {entry.report.exercise.title}", self.width - len(worth) - 5)
         lines = [self.ended_by(Text.assemble(" ", (mark, style), " ", title), worth)]
         if entry.late:
@@ -44,6 +47,8 @@ class _Page:
 
     def remark(self) -> list[Text]:
         """What to make of points that are missing from the sum."""
+        if self.result.status == "error":
+            return wrap(Text(NO_MARK), self.width)
         lost = self.result.points - self.result.max_score
         if lost < 1e-9:
             return []

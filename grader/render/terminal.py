@@ -11,7 +11,7 @@ from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.model.words import count, rank_list
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
 from grader.wording.layout import crop, hang, paint, paragraph, spaced, strip_lines, value, wrap
-from grader.wording.marks import FINDINGS_ON_A_TERMINAL, MARKS, OUR_FAULT
+from grader.wording.marks import FINDINGS_ON_A_TERMINAL, MARKS, NO_MARK, OUR_FAULT, UNJUDGED
 from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
 from grader.wording.text import blocked_by, place, points, safe_report
 
@@ -91,15 +91,22 @@ class _Page:
 
     def foot(self) -> Lines:
         report = self.report
+        torch = f"torch {report.torch_version}" if report.torch_version else ""
+        facts = filter(None, [report.device, torch, f"sandbox {report.sandbox}", f"{report.seconds:.1f} s"])
+        return [*wrap(self.score(), self.width), *self.replay(), *wrap(Text(" · ".join(facts), "dim"), self.width)]
+
+    def score(self) -> Text:
+        """The points, or why there is no mark."""
+        report = self.report
+        if report.status == "error":
+            return Text(NO_MARK, "bold")
         left_out = sum(v.check.points for v in report.verdicts if not v.outcome.counted)
         score = Text.assemble((f"Score {points(report.score)}/{points(report.max_score)}", "bold"))
         if left_out:
             score.append(f" · {points(left_out)} points not counted")
         elif report.status == "passed":
             score.append(" · every check passed")
-        torch = f"torch {report.torch_version}" if report.torch_version else ""
-        facts = filter(None, [report.device, torch, f"sandbox {report.sandbox}", f"{report.seconds:.1f} s"])
-        return [*wrap(score, self.width), *self.replay(), *wrap(Text(" · ".join(facts), "dim"), self.width)]
+        return score
 
     def replay(self) -> Lines:
         """The seed and the command that grades with it again, split so that it can still be copied."""
@@ -114,8 +121,7 @@ class _Page:
     def check(self, verdict: Verdict) -> Lines:
         """Mark, title, what it waits for, points."""
         mark, style = MARKS[verdict.outcome]
-        worth = f"{points(verdict.score)}/{points(verdict.check.points)}"
-        worth = "not counted" if not verdict.outcome.counted else worth
+        worth = UNJUDGED.get(verdict.outcome) or f"{points(verdict.score)}/{points(verdict.check.points)}"
         room = self.width - 3 - len(worth) - 2
         quiet = "dim" if style == "dim" else ""
         lines = wrap(Text(verdict.check.title, quiet), room)

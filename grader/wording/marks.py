@@ -15,7 +15,12 @@ MARKS: Mapping[Outcome, tuple[str, str]] = {
 }
 """The character and its style, in the words of rich, where there are colours."""
 
-OUR_FAULT = "The grader or the exercise is at fault here, not your code. This costs you no points."
+UNJUDGED: Mapping[Outcome, str] = {Outcome.SKIPPED: "not counted", Outcome.BROKEN: "not judged"}
+"""What stands in the place of points."""
+
+OUR_FAULT = "The grader or the exercise is at fault here, not your code."
+NO_MARK = "No mark: a check could not be judged, which is not your fault. In a course, staff will grade this again."
+"""What stands in the place of a score, wherever there is no mark because a check is broken."""
 
 FINDINGS_SHOWN, FINDINGS_ON_A_TERMINAL, FINDINGS_IN_A_BROWSER = 6, 4, 12
 """Findings of one check: as a rule, on a page that has to fit a screen, and where the reader can fold and scroll."""

@@ -132,8 +132,9 @@ class Arena:
         for _ in range(attack.grades):
             word, told, report = self._within(lambda: self._grade(attack, path, session))
         harm = self._harm(before, alive, told, report)
-        if word in ("uncounted", "error", "crashed", "hung"):
-            self.end_session()  # a grade that found no verdict may have ended it
+        tried_again = report is not None and any(run.retried for run in report.runs)
+        if word in ("uncounted", "error", "crashed", "hung") or tried_again or not session.alive:
+            self.end_session()  # the next attack is to begin in a sound one
         return Aftermath(word, told, harm, report)
 
     def _grade_alone(self, attack: Attack) -> Aftermath:
@@ -245,7 +246,7 @@ def _word(report: Report) -> str:
     if report.submission.problem is not None:
         return "refused"
     if any(verdict.outcome is Outcome.BROKEN for verdict in report.verdicts):
-        return "uncounted" if report.score == report.max_score > 0 else "error"
+        return "uncounted" if report.mark is not None else "error"
     return "passed" if report.status == "passed" else "failed"
 
 

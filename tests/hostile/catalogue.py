@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 MACHINERY = {"arena", "catalogue", "course", "harm", "table"}
 LEVELS = ("limits", "bubblewrap")
 WORDS = ("passed", "uncounted", "failed", "error", "refused", "crashed", "hung", "killed the judge")
-"""What may come of a grade. Uncounted: full marks of what is counted, with a check left out as the grader's fault."""
+"""What may come of a grade. Uncounted: a mark, with a check left out as the grader's fault. Error: no mark."""
 
 
 @dataclass(frozen=True, kw_only=True)

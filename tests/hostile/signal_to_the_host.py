@@ -4,8 +4,6 @@ import os
 import signal
 import time
 
-OUTCOME = "error or failed"
-
 
 def parent(pid):
     with open(f"/proc/{pid}/stat") as file:

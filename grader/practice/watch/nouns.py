@@ -271,4 +271,4 @@ class State:
 
     @property
     def max_score(self) -> float:
-        return sum(row.points for row in self.rows if row.outcome not in ("broken", "skipped"))
+        return sum(row.points for row in self.rows if row.outcome != "skipped")

@@ -9,7 +9,7 @@ from grader.practice.overview import cells
 from grader.practice.watch.keys import KEYS
 from grader.practice.watch.nouns import Overlay, Phase, Row, State
 from grader.wording.layout import crop, paragraph, wrap
-from grader.wording.marks import MARKS
+from grader.wording.marks import MARKS, UNJUDGED
 from grader.wording.text import points
 
 Lines = list[Text]
@@ -23,8 +23,9 @@ def header(state: State, width: int, rows: int = 2) -> Lines:
     """The exercise; in at most so many `rows` what is going on, the score so far, the attempts and the seed."""
     title = Text.assemble((state.exercise.name, "bold"), "  ", state.exercise.title)
     title.truncate(width, overflow="ellipsis")
+    broken = any(row.outcome == "broken" for row in state.rows)
     facts = [
-        f"{points(state.score)}/{points(state.max_score)} points",
+        "no mark" if broken else f"{points(state.score)}/{points(state.max_score)} points",
         f"attempt {state.attempts + 1 if state.busy else max(1, state.attempts)}",
         f"seed {state.seed}" if state.seed is not None else "",
     ]
@@ -83,8 +84,8 @@ def _check(row: Row, selected: bool, width: int) -> Text:
 
 def _worth(row: Row) -> str:
     """What a check that is judged brings, out of what it could."""
-    if row.outcome in ("broken", "skipped"):
-        return "not counted"
+    if row.outcome and (unjudged := UNJUDGED.get(Outcome(row.outcome))):
+        return unjudged
     return f"{points(row.points if row.outcome == 'passed' else 0)}/{points(row.points)}" if row.outcome else ""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Event, LiveCase, Phase, Quit, Row, State
+from grader.wording.marks import NO_MARK
 from grader.wording.text import points
 
 OUTCOMES = {"failed": "Failed", "blocked": "Blocked", "skipped": "Skipped", "broken": "At fault is the grader"}
@@ -83,6 +84,7 @@ def _score(state: State) -> Iterator[str]:
     report = state.report
     assert report is not None
     passed = " Every check passed." if report.status == "passed" else ""
-    yield f"Score {points(report.score)} of {points(report.max_score)}, seed {report.seed}.{passed}"
+    score = f"Score {points(report.score)} of {points(report.max_score)}, seed {report.seed}.{passed}"
+    yield NO_MARK if report.status == "error" else score
     if not state.busy:
         yield "Waiting for a save."

@@ -52,7 +52,8 @@ class Debrief:
     @property
     def score(self) -> str:
         last = self.last
-        return f"{points(last.score)} of {points(last.max_score)} points" if last else "not graded"
+        told = f"{points(last.score)} of {points(last.max_score)} points" if last else "not graded"
+        return last.worth if last and last.status == "error" else told
 
     @property
     def took(self) -> str:
@@ -113,7 +114,7 @@ def _lines(found: Debrief) -> list[str]:
         f"{count} grade{'' if count == 1 else 's'}. Questions: {found.knew} right.",
     ]
     for number, grade in enumerate(found.interview.grades, start=1):
-        lines.append(f"  grade {number} at {clock(grade.at)}: {points(grade.score)}/{points(grade.max_score)}")
+        lines.append(f"  grade {number} at {clock(grade.at)}: {grade.worth.replace(' / ', '/')}")
     if found.missed:
         lines += ["", "Missed in the exercise:"]
         lines += [f"  - {check.title}" for check in found.missed]

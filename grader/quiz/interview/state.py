@@ -12,6 +12,7 @@ from typing import Any
 from grader.model import Exercise, Report
 from grader.quiz import deck
 from grader.quiz.questions import Bank, Question
+from grader.wording.text import points
 
 LATELY = timedelta(days=14)
 MINUTES_A_QUESTION = 9
@@ -28,6 +29,11 @@ class Grade:
     score: float
     max_score: float
     checks: Mapping[str, str]
+
+    @property
+    def worth(self) -> str:
+        """Its points, as a page shows them."""
+        return "no mark" if self.status == "error" else f"{points(self.score)} / {points(self.max_score)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

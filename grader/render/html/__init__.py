@@ -20,6 +20,7 @@ from markupsafe import Markup
 from grader.model import Result
 from grader.render.html.exercise import exercises
 from grader.scoring import finite
+from grader.wording.marks import NO_MARK
 from grader.wording.text import points, visible
 
 
@@ -29,6 +30,7 @@ def render(result: Result) -> str:
     return page.render(
         result=result,
         exercises=exercises(result),
+        no_mark=NO_MARK,
         policy=f"default-src 'none'; style-src '{_hash('style.css')}'; script-src '{_hash('script.js')}'; "
         "base-uri 'none'; form-action 'none'",
         style=Markup(_own("style.css")),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from grader.model import Entry, Finding, Outcome, Report, Verdict
 from grader.wording.advice import begun
-from grader.wording.marks import FINDINGS_IN_A_BROWSER, MARKS, OUR_FAULT
+from grader.wording.marks import FINDINGS_IN_A_BROWSER, MARKS, OUR_FAULT, UNJUDGED
 from grader.wording.text import blocked_by, place
 
 
@@ -45,8 +45,9 @@ class CheckView:
         return self.verdict.outcome.value
 
     @property
-    def counted(self) -> bool:
-        return self.verdict.outcome.counted
+    def unjudged(self) -> str:
+        """What stands in the place of its points, if anything does."""
+        return UNJUDGED.get(self.verdict.outcome, "")
 
     @property
     def score(self) -> float:
