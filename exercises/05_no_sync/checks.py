@@ -186,6 +186,8 @@ def test_weights_micro_batches(runs, probe):
 def test_all_ranks(runs, probe):
     """Every rank steps with the gradient over the samples of all ranks"""
     judge_plan(runs, probe, "steps", "equal", [2, 3])
+    for run in runs("steps"):
+        run.expect_moved(len(calls(run)) * (run.world_size - 1) * gradient_bytes(probe) / 4)
 
 
 def test_weights_ranks(runs, probe):

@@ -12,6 +12,7 @@ from grader.checks.expect import Expectations
 from grader.checks.traffic import sent_bytes
 from grader.model import Run
 from grader.model.trace import Communication
+from grader.model.witness import Witness
 from grader.model.words import amount
 
 LEAST = 0.9
@@ -34,8 +35,8 @@ class Witnessed(Expectations):
     def expect_moved(self, at_least: float, subject: str = BETWEEN) -> None:
         """All ranks are connected, each with each or by way of others, and at least so many bytes went between them.
         What was closed before anybody saw whose it was counts for the run."""
-        witness = self._run.witness
-        if witness is None or self.world_size == 1:
+        witness = self._witness()
+        if witness is None:
             return
         alone = _parts(self.world_size, [link.ranks for link in witness.links]) - 1
         connected = alone <= witness.unclaimed.connections
@@ -52,8 +53,8 @@ class Witnessed(Expectations):
             self.fail("What the ranks communicated", actual="not all of it was told")
         least = sum(map(sent_bytes, launched))
         self.expect_moved(LEAST * least if launched else 0)
-        witness = self._run.witness
-        if witness is None or self.world_size == 1:
+        witness = self._witness()
+        if witness is None:
             return
         most = self._most(least, launched)
         self.expect(
@@ -64,6 +65,11 @@ class Witnessed(Expectations):
         )
         most = self.world_size * STORE
         self.expect(witness.store_bytes <= most, STORED, f"at most {amount(most)}", amount(witness.store_bytes))
+
+    def _witness(self) -> Witness | None:
+        """None where there was nothing to see, or nobody who could."""
+        witness = self._run.witness
+        return witness if witness and not witness.absent and self.world_size > 1 else None
 
     def _most(self, least: float, launched: Sequence[Communication]) -> float:
         pairs = self.world_size * (self.world_size - 1) / 2

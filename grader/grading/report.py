@@ -30,7 +30,19 @@ def summarise(
         sandbox=sandbox,
         seconds=seconds,
         torch_version=torch_version(),
-        notes=tuple(f"{run.case.id} was run a second time, because {run.retried}." for run in runs if run.retried),
+        notes=(
+            *(f"{run.case.id} was run a second time, because {run.retried}." for run in runs if run.retried),
+            *unseen(runs),
+        ),
+    )
+
+
+def unseen(runs: Sequence[Run]) -> tuple[str, ...]:
+    """That there was no witness, where there was none."""
+    reasons = {run.witness.absent for run in runs if run.witness and run.witness.absent and run.case.world_size > 1}
+    return tuple(
+        f"What moved between the ranks' processes was not seen from outside, since {reason}."
+        for reason in sorted(reasons)
     )
 
 

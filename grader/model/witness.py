@@ -22,12 +22,14 @@ class Witness:
     `store_bytes` went over the port that is reserved for the run, or into the file where the grader's own group meets:
     a store's. `unclaimed` are connections within this machine that were closed before anybody could see whose they
     were; runs of a session that overlap have them in common. Not `complete` if there were more than could be counted.
+    `absent` says why nothing could be seen at all; then the numbers mean nothing.
     """
 
     links: tuple[Link, ...] = ()
     store_bytes: int = 0
     unclaimed: Link = Link(ranks=(), connections=0, bytes=0)
     complete: bool = True
+    absent: str = ""
 
     @property
     def peer_bytes(self) -> int:

@@ -108,6 +108,7 @@ def _run(data: Fields) -> Fields:
     return {
         "case": case,
         "ranks": [_rank(rank) for rank in data["ranks"]],
+        "witness": data.get("witness"),
         **_picked(data, "diagnosis", "seconds", "retried"),
     }
 

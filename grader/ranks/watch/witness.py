@@ -34,9 +34,11 @@ class Watcher:
         self._listeners: dict[int, int] = {}
         self._complete, self._written, self._looked = True, 0, 0.0
         self._sockets: Sockets | None = None
-        if not gpus():
-            with contextlib.suppress(OSError, AttributeError):
-                self._sockets = Sockets()
+        self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus() else ""
+        try:
+            self._sockets = None if self._absent else Sockets()
+        except (OSError, AttributeError):
+            self._absent = "this system does not tell what its sockets have moved"
 
     def look(self, pids: Mapping[int, int], *, now: bool = False) -> None:
         """`pids` maps ranks to their processes. Cheap when called often; `now` says that it is needed."""
@@ -78,10 +80,10 @@ class Watcher:
 
     # -- what is told -----------------------------------------------------------------------------------------
 
-    def told(self) -> Witness | None:
-        """All that was seen up to now; None where nothing can be seen."""
+    def told(self) -> Witness:
+        """All that was seen up to now."""
         if self._sockets is None:
-            return None
+            return Witness(absent=self._absent)
         self._note_destroyed(self._sockets)
         store, links = self._written, dict[tuple[int, ...], Link]()
         for ends in self._connections():

@@ -1,0 +1,67 @@
+"""A check that asks for communication asks for a least amount too: shown a run in which nothing was communicated, or
+nothing was recorded of it, it does not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grader import catalog
+from grader.grading.flow import grade
+from grader.grading.request import Request
+from grader.judge import judge
+from grader.model import Outcome, Run
+from grader.model.trace import Trace
+from grader.model.witness import Witness
+from grader.ranks import Session
+
+ROOT = Path(__file__).parents[1]
+BY_TRACE = {"synchronised_once", "overlaps"}
+JUDGED = {
+    "01_process_group": (set(), {"joins", "default_address", "default_port", "both_defaults"}),
+    "03_train_ddp": (set(), {"same_as_one_process"}),
+    "05_no_sync": (BY_TRACE, {"all_ranks", "synchronised_once"}),
+    "07_sharded_optimizer": (set(), {"same_as_unsharded"}),
+}
+"""By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""
+
+
+def without_traces(run: Run) -> Run:
+    return replace(run, ranks=tuple(replace(record, trace=None) for record in run.ranks))
+
+
+def with_empty_traces(run: Run) -> Run:
+    """The regions are there, and nothing was launched in them."""
+    emptied = [replace(record.trace or Trace(), communications=()) for record in run.ranks]
+    return replace(run, ranks=tuple(replace(r, trace=trace) for r, trace in zip(run.ranks, emptied, strict=True)))
+
+
+def with_nothing_moved(run: Run) -> Run:
+    return replace(run, witness=Witness())
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", JUDGED)
+def test_without_communication_no_check_of_it_passes(name: str, warm: Session) -> None:
+    """The solution's own runs pass; blinded or emptied they do not."""
+    exercise = catalog.load(name, ROOT)
+    solution = ROOT / "reference" / name / exercise.file
+    report = grade(Request(exercise=name, root=ROOT, submission=solution), warm)
+    assert report.status == "passed"
+    by_trace, by_kernel = JUDGED[name]
+    blinders: dict[Callable[[Run], Run], set[str]] = {with_nothing_moved: by_kernel}
+    if by_trace:
+        blinders |= {without_traces: by_trace, with_empty_traces: by_trace}
+    for blind, wanted in blinders.items():
+        verdicts = judge(exercise, report.submission, [blind(run) for run in report.runs])
+        passed = {verdict.check.id for verdict in verdicts if verdict.outcome is Outcome.PASSED}
+        assert not passed & wanted, blind.__name__
+
+
+def test_every_exercise_that_asks_for_a_trace_is_in_the_table() -> None:
+    names = catalog.all_names(ROOT)
+    traced = {name for name in names if any(case.trace for case in catalog.load(name, ROOT).cases)}
+    assert {name for name, (by_trace, _) in JUDGED.items() if by_trace} == traced
