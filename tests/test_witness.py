@@ -24,7 +24,9 @@ TENSOR = torch.ones(2**18)
 HONEST = HEAD + "def work(rank):\n    dist.all_reduce(TENSOR)\n"
 CLOSED = HONEST + "    dist.destroy_process_group()\n"
 SILENT = HEAD + "def work(rank):\n    pass\n"
-FORGED = HEAD + """\
+FORGED = (
+    HEAD
+    + """\
 def work(rank):
     for _ in range(3):
         rank.tracer.communications.append({
@@ -32,6 +34,7 @@ def work(rank):
             "start": rank.tracer.seconds(), "end": None, "line": 1, "backward": None, "computed": 0,
         })
 """
+)
 BESIDE = (
     HEAD
     + """\

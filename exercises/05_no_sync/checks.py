@@ -8,7 +8,7 @@ by time.
 
 import torch
 
-from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, amount, line_of, replay, told
+from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, amount, holds, line_of, replay, told
 
 SMALL = 1024
 """Bytes; less than any parameter's gradient. What is smaller is a count."""
@@ -216,10 +216,14 @@ def test_loss(runs, probe):
 
 
 def regions(runs, probe):
-    """(run, rank, region, plan) for every call whose communication is judged: between ranks, once DDP is warm."""
+    """(run, rank, region, plan) for every call whose communication is judged: between ranks, once DDP is warm. Where
+    nothing is sent at all and the gradient is wrong, it is the gradient that is wrong."""
     for run, rank, call, plan, _ in steps_of(runs, probe):
+        region = f"call {call}"
         if run.world_size > 1 and call >= WARM:
-            yield run, rank, f"call {call}", plan
+            sent = any(one.during(region).at_least(SMALL) for one in run)
+            if sent or holds(expect_gradient, run, probe, call, plan):
+                yield run, rank, region, plan
 
 
 def gradient_bytes(probe):
@@ -233,7 +237,7 @@ def test_synchronised_once(runs, probe):
         # cost more still.
         allowed = (run.world_size - 1) * gradient_bytes(probe)
         subject = f"the bytes of gradients that a rank sends in a call {SITUATIONS[plan]}"
-        least, launched = gradient_bytes(probe) / 2, rank.during(region).at_least(SMALL)  # in float32, or narrower
+        least, launched = gradient_bytes(probe) / 4, rank.during(region).at_least(SMALL)  # in half precision
         rank.expect(launched.bytes >= least, subject, f"those of {amount(least)} or more", told(launched))
         rank.expect_sent(region, allowed, subject=subject, ignore_below=SMALL)
         expect_few_counts(rank, region, plan)

@@ -31,7 +31,7 @@ class Watcher:
         self._port, self._rendezvous = port, rendezvous
         self._seen: dict[int, Socket] = {}
         self._owners: dict[int, int | None] = {}
-        self._listeners: dict[int, int] = {}
+        self._listeners: dict[int, int | None] = {}
         self._complete, self._written, self._looked = True, 0, 0.0
         self._sockets: Sockets | None = None
         self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus() else ""
@@ -61,6 +61,7 @@ class Watcher:
         try:
             for one in sockets.destroyed():
                 self._note(one)
+                self._disown(one)
         except OSError:
             self._complete = False
 
@@ -70,12 +71,21 @@ class Watcher:
         else:
             self._seen[one.cookie] = one
 
+    def _disown(self, one: Socket) -> None:
+        """A connection with a listener of somebody else's is not this run's, however short it was."""
+        ports = {one.local[1], one.remote[1]} - {0}
+        strange = [port for port in ports if self._listeners.get(port, 0) is None]
+        if one.remote[1] and strange:
+            self._owners.setdefault(one.cookie, None)
+        elif strange:
+            del self._listeners[one.local[1]]
+
     def _claim(self, fresh: list[Socket], pids: Mapping[int, int]) -> None:
         """Find out whose sockets are. What no rank has open is somebody else's."""
         inodes = {inode: rank for rank, pid in pids.items() for inode in _inodes(pid)}
         for one in fresh:
             rank = self._owners[one.cookie] = inodes.get(one.inode)
-            if rank is not None and not one.remote[1]:
+            if not one.remote[1]:
                 self._listeners[one.local[1]] = rank
 
     # -- what is told -----------------------------------------------------------------------------------------
@@ -109,7 +119,7 @@ class Watcher:
     def _ranks(self, ends: list[Socket]) -> tuple[int, ...] | None:
         """The two ranks of a connection, one where it is its own; () where it is not known whose it was. None for a
         connection of other processes, or out of this machine."""
-        found = {self._listeners.get(end.local[1], self._owners.get(end.cookie)) for end in ends}
+        found = {self._owners.get(end.cookie, self._listeners.get(end.local[1])) for end in ends}
         foreign = any(end.cookie in self._owners and self._owners[end.cookie] is None for end in ends)
         if None not in found and len(ends) > 1:
             return tuple(sorted(rank for rank in found if rank is not None))
