@@ -39,7 +39,8 @@ def expect_group(run, probe, name, numbers):
     talks = {process: run[process].read(name, Talk | None) for process in range(len(numbers))}
     inside = {process: talk is not None for process, talk in talks.items()}
     run.expect_of_all("dist.is_initialized() after setup_ddp", dict.fromkeys(talks, True), inside)
-    tokens = [probe.token(run.seed, number) for number in range(len(numbers))]
+    of_process = {number: probe.token(run[process].secret, name) for process, number in enumerate(numbers)}
+    tokens = [of_process[number] for number in range(len(numbers))]
     wanted = {process: (len(numbers), number, tokens, sum(tokens)) for process, number in enumerate(numbers)}
     subjects = {
         "world_size": "dist.get_world_size() after setup_ddp",

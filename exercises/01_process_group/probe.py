@@ -28,9 +28,10 @@ PATIENCE = timedelta(seconds=meeting.PATIENCE)
 """How long a rank waits at a meeting point for the others, whatever the code says. Only wrong code waits that long."""
 
 
-def token(seed, number):
-    """What rank `number` of a group contributes to its collectives, a whole number."""
-    return float(values.token(seed, "rank", number))
+def token(secret, group):
+    """What the process with this secret contributes to the collectives of a group, a whole number that no other process
+    can know before."""
+    return float(values.token(secret, "group", group))
 
 
 # -- the cases --------------------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ def default_place(rank):
 
 def set_up(rank, student, meetings):
     student.setup_ddp(rank.rank, rank.world_size)
-    rank.record("group", talk(rank, rank.rank, rank.world_size))
+    rank.record("group", talk(rank, "group", rank.rank, rank.world_size))
     rank.record("asked", meetings.asked)
 
 
@@ -64,21 +65,21 @@ def again(rank):
     """set up → clean up → set up as another rank at another address → clean up → rank 0 sets up alone"""
     meetings, student = Meetings(rank), rank.student
     student.setup_ddp(rank.rank, rank.world_size)
-    talk(rank, rank.rank, rank.world_size)
+    talk(rank, "first", rank.rank, rank.world_size)
     student.cleanup_ddp()
     meetings.meet("left first")
     meetings.asked.clear()
     os.environ["MASTER_ADDR"] = ADDRESSES[1]
     number = (rank.rank + 1) % rank.world_size
     student.setup_ddp(number, rank.world_size)
-    rank.record("second", talk(rank, number, rank.world_size))
+    rank.record("second", talk(rank, "second", number, rank.world_size))
     rank.record("asked", meetings.asked)
     student.cleanup_ddp()
     meetings.meet("left second")
     if rank.rank == 0:
         meetings.members = 1
         student.setup_ddp(0, 1)
-        rank.record("third", talk(rank, 0, 1))
+        rank.record("third", talk(rank, "third", 0, 1))
         student.cleanup_ddp()
 
 
@@ -98,7 +99,7 @@ def bad_arguments(rank):
         os.environ.pop(name, None)
     meetings.members = 1
     student.setup_ddp(0, 1)
-    rank.record("good", talk(rank, 0, 1))
+    rank.record("good", talk(rank, "good", 0, 1))
 
 
 def device_rule(rank):
@@ -122,14 +123,15 @@ def decide(rank, staged, gpus, number, size, environment=None):
 # -- what is observed -------------------------------------------------------------------------------------------------
 
 
-def talk(rank, number, world_size):
-    """The group as this process sees it, and what came of an all-gather and an all-reduce in it; None without one."""
+def talk(rank, group, number, world_size):
+    """A group as this process sees it, its rank `number`, and what came of an all-gather and an all-reduce in it; None
+    without one."""
     if not dist.is_initialized():
         (rank.shared / f"outside.{rank.rank}").touch()
         return None
     seen = {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "gathered": [], "total": None}
     if seen["world_size"] == world_size:
-        mine = torch.tensor([token(rank.seed, number)], dtype=torch.float64, device=device(number, world_size))
+        mine = torch.tensor([token(rank.secret, group)], dtype=torch.float64, device=device(number, world_size))
         gathered = [torch.zeros_like(mine) for _ in range(world_size)]
         dist.all_gather(gathered, mine)
         dist.all_reduce(mine)
