@@ -84,7 +84,7 @@ def gradients_of(rank, step):
 
 
 def data(probe, run, call, plan, rank):
-    return probe.micro_batches(run.seed, call, plan, rank, run.parameters["loss"])
+    return probe.micro_batches(run[rank].secret, call, probe.PLANS[plan][rank], run.parameters["loss"])
 
 
 def mean_loss(probe, run, batches):
@@ -157,7 +157,7 @@ def expect_gradient(run, probe, call, plan):
 
 
 def explained_leftovers(probe, run, call, gradient):
-    left = [probe.leftovers(run.seed, call, rank) for rank in range(run.world_size)]
+    left = [probe.leftovers(rank.secret, call) for rank in run]
     return {"the gradients from before the call are in it": replay.total(gradient, replay.mean(left))}
 
 

@@ -1,7 +1,8 @@
 """Runs in every rank: hands a DDP model and micro-batches to `train_step` and records what happened to them.
 
 The first column of the inputs is the sample's number, so that the model's forward knows which samples it works on. Its
-inner activations are watched through weak references, which keep nothing alive. Nothing here knows an expected value.
+inner activations are watched through weak references, which keep nothing alive. A rank's samples and what it finds in
+its gradients are its own, from its secret. Nothing here knows an expected value.
 """
 
 import torch
@@ -36,11 +37,11 @@ def initial_parameters(seed):
     }
 
 
-def micro_batches(seed, call, plan, rank, loss):
-    """A rank's list of pairs (inputs, targets) for one call: inputs are float64 of shape (samples, 1 + WIDTH), and
-    targets int64 of shape (samples,) or, for "mse", float64 of shape (samples, CLASSES)."""
-    generator, number, batches = values.generator(seed, "batches", call, rank), 0, []
-    for size in PLANS[plan][rank]:
+def micro_batches(secret, call, sizes, loss):
+    """A rank's list of pairs (inputs, targets) for one call, one for each of `sizes`: inputs are float64 of shape
+    (samples, 1 + WIDTH), and targets int64 of shape (samples,) or, for "mse", float64 of shape (samples, CLASSES)."""
+    generator, number, batches = values.generator(secret, "batches", call), 0, []
+    for size in sizes:
         features = torch.randn(size, WIDTH, dtype=torch.float64, generator=generator)
         targets = torch.randn(size, CLASSES, dtype=torch.float64, generator=generator)
         inputs = spies.numbered(range(number, number + size), features)
@@ -49,10 +50,10 @@ def micro_batches(seed, call, plan, rank, loss):
     return batches
 
 
-def leftovers(seed, call, rank):
+def leftovers(secret, call):
     """What is in a rank's gradients before a call, by name."""
-    shapes = initial_parameters(seed)
-    return {name: values.normal(weight.shape, seed, "left", call, rank, name) for name, weight in shapes.items()}
+    shapes = initial_parameters(0)
+    return {name: values.normal(weight.shape, secret, "left", call, name) for name, weight in shapes.items()}
 
 
 def smoothed_cross_entropy(outputs, targets):
@@ -108,14 +109,14 @@ class Trainer:
         self.optimizer.noted = []
         self.network.forget()
         if plan == "leftovers":
-            left = leftovers(self.rank.seed, call, self.rank.rank)
+            left = leftovers(self.rank.secret, call)
             for name, weight in self.network.named_parameters():
                 weight.grad = left[name].to(weight.device)
 
     def call(self, call, plan):
         """One call of `train_step`, and everything seen of it."""
         rank, device = self.rank, self.rank.device
-        batches = micro_batches(rank.seed, call, plan, rank.rank, self.loss)
+        batches = micro_batches(rank.secret, call, PLANS[plan][rank.rank], self.loss)
         batches = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
         function, loss_fn = rank.student.train_step, LOSSES[self.loss]
         self.prepare(call, plan)
