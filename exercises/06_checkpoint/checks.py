@@ -34,12 +34,12 @@ class Disturbed(Attempt):
 
 
 class Training:
-    """Data-parallel training in one process, from the model of a place. `state` holds the model's values by name, bare
-    keys, all buffers included."""
+    """Data-parallel training in one process, from the model that rank `first` has of a place. `state` holds the model's
+    values by name, bare keys, all buffers included."""
 
-    def __init__(self, probe, seed, kind, *place):
-        net, (optimizer_class, self.options) = probe.Net(seed, *place), probe.OPTIMIZERS[kind]
-        self.probe, self.seed, self.kind, self.decays = probe, seed, kind, 0
+    def __init__(self, probe, run, kind, *place, first=0):
+        net, (optimizer_class, self.options) = probe.Net(run[first].secret, *place), probe.OPTIMIZERS[kind]
+        self.probe, self.run, self.kind, self.decays = probe, run, kind, 0
         self.trained = [name for name, parameter in net.named_parameters() if parameter.requires_grad]
         self.optimizer = replay.Optimizer(replay.RULES[optimizer_class.__name__], net.state())
 
@@ -57,7 +57,7 @@ class Training:
 
     def gradient(self, rank, step):
         """The gradient of one rank's mean loss."""
-        inputs, targets = self.probe.batch(self.seed, rank, step)
+        inputs, targets = self.probe.batch(self.run[rank].secret, step)
         return replay.gradient(
             lambda tensors: mse_loss(self.probe.Net.compute(tensors, inputs), targets), self.state, self.trained
         )
@@ -84,7 +84,7 @@ def everyone(run):
 
 def saved_training(probe, run, kind):
     """Training up to the checkpoint of the case `resume`."""
-    return Training(probe, run.seed, kind).train(everyone(run), range(probe.BEFORE))
+    return Training(probe, run, kind).train(everyone(run), range(probe.BEFORE))
 
 
 def kinds(probe, run):
@@ -233,7 +233,7 @@ def test_leaves_training_alone(runs, probe):
 def test_any_world_size(runs, probe):
     """A file of 2 ranks, or of 1, loads on 3, and a file of 3 on 1"""
     (run,) = runs("resize")
-    from_one, from_two = (Training(probe, run.seed, "adamw", size) for size in (1, 2))
+    from_one, from_two = (Training(probe, run, "adamw", size, first=first) for size, first in ((1, 2), (2, 0)))
     from_one.train([2], range(probe.BEFORE))
     from_two.train([0, 1], range(probe.BEFORE))
     for rank in run:

@@ -1,6 +1,7 @@
 """Runs in every rank: trains a small model, saves and loads it with the student's functions, and disturbs the writer.
 
-Nothing here knows an expected value.
+A rank's batches, and the values that its models begin with, are its own, from its secret: what another rank has saved
+can be had from the file alone. Nothing here knows an expected value.
 """
 
 import os
@@ -57,12 +58,12 @@ class Net(spies.FunctionalModel):
     """A bare model whose keys all begin with "module.", for that is what its only submodule is called. Its values are
     those of a place (see grader.kit.values)."""
 
-    def __init__(self, seed, *place):
+    def __init__(self, secret, *place):
         super().__init__()
         self.module = Layers()
         for name, value in self.tensors().items():
             if value.is_floating_point():
-                value.data = values.normal(value.shape, seed, "net", *place, name, dtype=value.dtype)
+                value.data = values.normal(value.shape, secret, "net", *place, name, dtype=value.dtype)
 
     @staticmethod
     def compute(tensors, inputs):
@@ -77,9 +78,9 @@ class Net(spies.FunctionalModel):
         return super().forward(inputs)
 
 
-def batch(seed, rank, step):
+def batch(secret, step):
     """(inputs, targets) of one rank in one step, float64 of shapes (BATCH, FEATURES) and (BATCH, OUTPUTS)."""
-    return values.normal((BATCH, FEATURES + OUTPUTS), seed, "batch", rank, step).split([FEATURES, OUTPUTS], dim=1)
+    return values.normal((BATCH, FEATURES + OUTPUTS), secret, "batch", step).split([FEATURES, OUTPUTS], dim=1)
 
 
 def group_of(name):
@@ -88,11 +89,14 @@ def group_of(name):
 
 
 class Trainee:
-    """A model from a place, bare or wrapped, with its optimizer. `handed` is what the student's functions get."""
+    """A model from a place, bare or wrapped, with its optimizer. `handed` is what the student's functions get. All
+    ranks of the group begin with rank 0's values; a bare model that is to be `own` with this rank's."""
 
-    def __init__(self, rank, kind, *place, wrapped):
-        self.rank, self.model, self.wrapped = rank, Net(rank.seed, *place).to(rank.device), wrapped
+    def __init__(self, rank, kind, *place, wrapped, own=False):
+        self.rank, self.model, self.wrapped = rank, Net(rank.secret, *place).to(rank.device), wrapped
         self.handed = groups.wrapped(rank, self.model) if wrapped else self.model
+        if not wrapped and not own:
+            groups.share_state(self.model)
         parameters = [{"params": [], **options} for options in GROUPS[kind]]
         for name, parameter in self.model.named_parameters():
             parameters[group_of(name)]["params"].append(parameter)
@@ -102,7 +106,7 @@ class Trainee:
     def train(self, steps):
         """Steps of data-parallel training. A bare model's gradients are averaged by hand."""
         for step in steps:
-            inputs, targets = (part.to(self.rank.device) for part in batch(self.rank.seed, self.rank.rank, step))
+            inputs, targets = (part.to(self.rank.device) for part in batch(self.rank.secret, step))
             self.optimizer.zero_grad()
             mse_loss(self.handed(inputs), targets).backward()
             if not self.wrapped:
@@ -171,7 +175,7 @@ def epochs(seed):
 def go_on(rank, kind, path):
     """Load into fresh models whose values differ from rank to rank; one of the optimizers has a history already."""
     for wrapped in (True, False):
-        fresh = Trainee(rank, kind, "fresh", rank.rank, wrapped=wrapped).train([0] if wrapped else [])
+        fresh = Trainee(rank, kind, "fresh", wrapped=wrapped, own=True).train([0] if wrapped else [])
         fresh.load_and_train(path, f"{kind}_{'wrapped' if wrapped else 'bare'}", range(BEFORE, STEPS))
 
 
@@ -206,7 +210,7 @@ def resize(rank):
 
 def load_elsewhere(rank, path, name):
     """Load into a fresh model of this group, and take one step."""
-    trainee = Trainee(rank, "adamw", "fresh", rank.rank, wrapped=True)
+    trainee = Trainee(rank, "adamw", "fresh", wrapped=True)
     trainee.load_and_train(path, name, [BEFORE])
     return trainee
 
@@ -332,7 +336,7 @@ def bad_files(rank):
         traps.mkdir()
         make_bad_files(rank, folder, traps)
     dist.barrier()
-    fresh = Trainee(rank, "adamw", "fresh", wrapped=False)
+    fresh = Trainee(rank, "adamw", "fresh", wrapped=False, own=True)
     warnings.simplefilter("ignore")  # what torch says about files of old versions
     for name in rank.parameters["files"]:
         rank.record(name, fresh.load(folder / f"{name}.pt").described())

@@ -24,6 +24,12 @@ def wrapped(rank: Any, model: torch.nn.Module, **options: Any) -> DistributedDat
     return DistributedDataParallel(model, device_ids=ids, **options)
 
 
+def share_state(model: torch.nn.Module) -> None:
+    """Give all ranks of the default group the values that the model has on its rank 0. A collective call."""
+    for tensor in model.state_dict().values():
+        dist.broadcast(tensor, 0)
+
+
 def average_gradients(model: torch.nn.Module) -> None:
     """Replace each gradient by its mean over the default group. A collective call."""
     for parameter in model.parameters():
