@@ -1,4 +1,8 @@
-"""Values that both sides make: seeded by place in a rank and again in the judge; and copies of what a rank has."""
+"""Values that both sides make: seeded by place in a rank and again in the judge; and copies of what a rank has.
+
+A seed is a rank's own secret (`rank.secret`, which that rank and the judge know) or the one that all ranks of a case
+are told (`rank.seed`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import torch
 
 
 def seed_for(seed: int, *place: int | str) -> int:
-    """A seed for one place, such as `(seed, "batch", rank, step)`: equal for equal arguments, else independent."""
+    """A seed for one place, such as `(rank.secret, "batch", step)`: equal for equal arguments, else independent."""
     digest = hashlib.blake2b(repr((seed, *place)).encode(), digest_size=8)
     return int.from_bytes(digest.digest()) >> 1
 

@@ -1,7 +1,7 @@
 """Walks the frames for the run's seed and computes from it, with the probe's own function, what all ranks should hold.
 
-This gains nothing where each rank draws its input itself. Where a probe derives the inputs of all ranks from rank.seed,
-code that finds the seed can compute the result without communicating; see docs/security.md.
+This gains nothing where each rank's input is its own. Where a probe derives all inputs from rank.seed, code
+that finds the seed can compute the result without communicating; see docs/security.md.
 """
 
 import sys
