@@ -1,4 +1,4 @@
-"""Seeds and secrets of a grade's cases, all of which follow from the grade's seed.
+"""Seeds and secrets of a grade's cases, which follow from the grade's seed.
 
 Ranks are told a case's seed, and each its own secret (`Case.secret_of`). A grade's seed is a short number, so that one
 can type it: a rank that could try them all would know every secret. So between the two lies a function that takes some
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import secrets
 from dataclasses import replace
 
 from grader.model import MAX_SEED, Case, Exercise
@@ -33,8 +34,9 @@ def seeded(exercise: Exercise, seed: int) -> tuple[Case, ...]:
 
 
 def with_new_secret(case: Case) -> Case:
-    """The case for one more attempt: what the ranks of the first may have left behind for it tells nothing."""
-    return replace(case, secret=hashlib.blake2b(b"again", key=case.secret, digest_size=32).digest())
+    """The case for one more attempt: what the ranks of an earlier one may have left behind for it tells nothing. This
+    secret follows from no seed, so a replay of the grade has another."""
+    return replace(case, secret=secrets.token_bytes(32))
 
 
 @functools.lru_cache(maxsize=64)
