@@ -45,13 +45,13 @@ def heard(messages: Iterator[bytes], live: Live | None) -> Iterator[bytes]:
         if message[:1] != LIVE:
             yield message
         elif live:
-            with contextlib.suppress(ValueError, TypeError):
-                live(
-                    [
-                        LiveRank(rank=int(rank), told=str(told), line=line)
-                        for rank, told, line in json.loads(message[1:])
-                    ]
-                )
+            with contextlib.suppress(*REFUSALS):
+                live([_live_rank(row) for row in json.loads(message[1:])])
+
+
+def _live_rank(row: Any) -> LiveRank:
+    rank, told, line = row
+    return structure(LiveRank, {"rank": rank, "told": told, "line": line})
 
 
 def records(messages: list[bytes]) -> tuple[RankRecord, ...]:

@@ -39,7 +39,8 @@ MAX_TEXT = 200
 
 def structure(noun: type[T], raw: Any) -> T:
     """`raw` as a `noun`: types are exact (True is no int), but an int may stand for a float, and a value that is a
-    dataclass already for itself. Numbers are finite and fit into 64 bits. Raises one of REFUSALS for anything else."""
+    dataclass already for itself. Numbers are finite and fit into 64 bits, and texts can be written. Raises one of
+    REFUSALS for anything else."""
     plain_noun: Any = noun  # mypy does not know that a class can be hashed
     return cast(T, _reader(plain_noun)(raw))
 
@@ -153,6 +154,12 @@ def _float(value: Any) -> float:
     return float(value)
 
 
+def _str(value: Any) -> str:
+    """Half a surrogate pair is no text: nothing that is written later could hold it."""
+    exactly(str, value).encode()
+    return str(value)
+
+
 def _instance(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"a {type(value).__name__} where a {kind.__name__} belongs")
@@ -165,5 +172,5 @@ _PLAIN: Mapping[Any, Reader] = {
     int: _int,
     float: _float,
     bool: functools.partial(exactly, bool),
-    str: functools.partial(exactly, str),
+    str: _str,
 }

@@ -28,6 +28,7 @@ from grader.model import (
     Wait,
 )
 from grader.model.words import count, rank_list
+from grader.wording.rations import with_rows_rationed, with_texts_rationed
 
 LIMIT = 600
 """Characters of one text that are shown."""
@@ -66,6 +67,9 @@ def safe(text: str, limit: int = LIMIT) -> str:
     were. What has been made safe once stays as it is."""
     text = _COMMAND.sub(": :", text.replace("\r\n", "\n"))
     text = text.replace("##[", "## [").replace("##vso[", "## vso[")
+    if text[: limit + 1].isprintable():  # as nearly all are, and then there is no letter to look at
+        cut = limit - _MORE
+        return text if len(text) <= limit else f"{text[:cut]}… ({len(text) - cut:,} more characters)"
     shown: list[str] = []
     room, cut, left = limit, 0, 0
     for index, char in enumerate(text):
@@ -97,9 +101,10 @@ def encoding_of(source: bytes) -> str:
 
 
 def safe_report(report: Report) -> Report:
-    """The same report with every text that a student can influence made safe; an author's texts stay as they are."""
-    made_safe: Report = _safe_value(report)
-    return made_safe
+    """The same report with every text that a student can influence made safe, and as much as pages have room for; an
+    author's texts stay as they are."""
+    made_safe: Report = _safe_value(with_rows_rationed(report))
+    return with_texts_rationed(made_safe)
 
 
 def _safe_value(value: Any, name: str = "") -> Any:
