@@ -15,14 +15,14 @@ from grader.cli import console
 from grader.cli.common import tell_faults
 from grader.cli.console import say
 from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED, terminable
-from grader.cli.outputs import Outputs
+from grader.cli.outputs import Apart, Outputs
 from grader.cli.telling import Told
 from grader.grading import assignment
 from grader.grading.assignment import Graded, Plan
 from grader.grading.observe import Listener
 from grader.grading.request import Machine, Request
 from grader.grading.sessions import AnySession
-from grader.model import Entry, Report
+from grader.model import Entry
 from grader.model.assignment import Part
 from grader.model.errors import UsageError
 from grader.practice import overview
@@ -143,20 +143,27 @@ def _begun(root: Path, asked: Options) -> tuple[list[str], int]:
 
 
 def _grade(plan: Plan, asked: Options, machine: Machine, session: AnySession) -> int:
-    """Grade what is planned and show each page as soon as there is one. The worst exit code of all."""
+    """Grade what is planned and show each page as soon as there is one. The worst exit code of all. The files are
+    written first, and neither a file nor a page that fails costs the others."""
     done: list[Graded] = []
-    codes = [PASSED]
+    codes, apart = [PASSED], Apart()
     try:
         for graded in assignment.grade_all(plan, machine, lambda part: _listening(part, asked), session):
-            codes.append(_shown(graded, plan, asked, later=bool(done)))
             done.append(graded)
-            _write(_entries(done), plan, asked, assignment.waiting(plan, len(done), machine))
+            with apart.doing("A file"):
+                _write(_entries(done), plan, asked, assignment.waiting(plan, len(done), machine))
+            with apart.doing("The page"):
+                codes.append(_shown(graded, plan, asked, later=len(done) > 1))
+            with apart.doing("A file"):
+                _keep(graded, plan, asked)
     except KeyboardInterrupt as interruption:
         if not done:
             raise
         say(f"Interrupted: {plan.parts[len(done)].exercise} was not graded and nothing is left running.")
         return getattr(interruption, "exit_code", INTERRUPTED)
-    _conclude(plan, _entries(done), asked)
+    with apart.doing("The summary"):
+        _conclude(plan, _entries(done), asked)
+    apart.conclude()
     return max(codes)
 
 
@@ -180,22 +187,26 @@ def _shown(graded: Graded, plan: Plan, asked: Options, later: bool) -> int:
     assert graded.entry is not None
     shown = asked.outputs.shown(plan.result([graded.entry])).entries[0].report
     asked.outputs.page(("\n" if later else "") + terminal.render(shown, **asked.style))
-    _keep(graded.entry.report, plan, asked)
     return CODES[shown.status]
 
 
-def _keep(report: Report, plan: Plan, asked: Options) -> None:
-    """Write the files that one exercise has, and remember the attempt. After the page, which a full disk must not cost
-    the student."""
+def _keep(graded: Graded, plan: Plan, asked: Options) -> None:
+    """Write the files that one exercise has, and remember the attempt."""
     from grader.cli import attempts
     from grader.render import chrome
 
+    if graded.entry is None or graded.error is not None:
+        return
+    report, apart = graded.entry.report, Apart()
     if asked.trace:
-        files.write(asked.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
+        with apart.doing("--trace"):
+            files.write(asked.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
     if asked.save_runs:
-        files.write(asked.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))
+        with apart.doing("--save-runs"):
+            files.write(asked.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))
     if not (plan.assigned or asked.from_runs):
         attempts.remember(report, plan.request.root)
+    apart.conclude()
 
 
 def _write(entries: Sequence[Entry], plan: Plan, asked: Options, waiting: Sequence[Entry]) -> None:

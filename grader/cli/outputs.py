@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from grader import files
 from grader.cli import console
 from grader.cli.options import file_path
 from grader.model import Result
-from grader.model.errors import UsageError
+from grader.model.errors import GraderError, RunError, UsageError
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -44,6 +45,32 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed([*files, *flags]):
         command = option(command)
     return command
+
+
+class Apart:
+    """Several things that are done each for itself: an error of one waits until the others are done."""
+
+    def __init__(self) -> None:
+        self._errors: list[GraderError] = []
+
+    @contextlib.contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except GraderError as error:
+            self._errors.append(error)
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            text = f"{what} could not be made ({said}). This is not your fault; please report it."
+            self._errors.append(RunError(text))
+            self._errors[-1].__cause__ = error
+
+    def conclude(self) -> None:
+        """Say all errors but the first, and raise that."""
+        for error in self._errors[1:]:
+            console.say(f"grader: {error}")
+        if self._errors:
+            raise self._errors[0]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +113,23 @@ class Outputs:
         return result if self.show_hidden else result_for_student(result)
 
     def write(self, result: Result) -> None:
-        """Write every file that was asked for, whole or not at all."""
+        """Write every file that was asked for, whole or not at all, the JSON first: from that the others can be made
+        again. One that fails costs none of the others; its error is raised in the end."""
+        apart = Apart()
         for name, path in self.files.items():
-            text = self._rendered(name, result).encode()
-            if text:
-                files.write(path, functools.partial(_fill, text=text))
-            elif not _is_device(path):  # the format has no way to say that there is no mark
-                path.unlink(missing_ok=True)
+            with apart.doing(f"--{name}"):
+                text = self._rendered(name, result).encode()
+                if text:
+                    files.write(path, functools.partial(_fill, text=text))
+                elif not _is_device(path):  # the format has no way to say that there is no mark
+                    path.unlink(missing_ok=True)
         if self.classroom50:
             from grader.render import classroom50
 
-            body = classroom50.release_body(result).encode()
-            files.write(self.classroom50.with_name("release-body.md"), functools.partial(_fill, text=body))
+            with apart.doing("release-body.md"):
+                body = classroom50.release_body(result).encode()
+                files.write(self.classroom50.with_name("release-body.md"), functools.partial(_fill, text=body))
+        apart.conclude()
 
     def announce(self, result: Result) -> None:
         """What GitHub Actions reads: annotations in the log, the job summary in its file."""

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from html import escape
 from itertools import accumulate
 from typing import Any
 
-from grader.model import Ending, RankRecord, Report, StackFrame
+from grader.model import Ending, Finding, RankRecord, Report, StackFrame
 from grader.model.trace import Communication, Span, Trace
 
-EVENTS = 1_600_000
-"""Of all traces: 7,000 events. The seven right solutions need 5,000 at most."""
-OUTPUT = 600_000
+EVENTS = 1_300_000
+"""Of all traces: 6,000 events. The seven right solutions need 5,000 at most."""
+OUTPUT = 400_000
 """Of what all ranks printed."""
-STACKS = 400_000
-"""Of all stacks: 25 ranks have fifty frames each."""
+STACKS = 300_000
+"""Of all stacks: 25 ranks have sixty frames each."""
 TEXTS = 200_000
 """Of all else that ranks say of their endings."""
+FINDINGS = 800_000
+"""Of all that checks and diagnoses have found."""
 LEAST_TEXT, LONGEST = 40, 600
 """Letters of one text that are shown at least, and at most."""
 
@@ -48,7 +51,40 @@ def with_texts_rationed(report: Report) -> Report:
         _shares([sum(map(_letters, _texts(record.ending))) for record in records], TEXTS),
         strict=True,
     )
+    report = _with_findings_rationed(report)
     return _with(report, [_text_cut(record, *share) for record, share in zip(records, shares, strict=True)])
+
+
+def _with_findings_rationed(report: Report) -> Report:
+    found = [finding for verdict in report.verdicts for finding in verdict.findings]
+    found += [finding for run in report.runs if run.diagnosis for finding in run.diagnosis.findings]
+    size = sum(_letters(text) for finding in found for text in (finding.subject, finding.expected, finding.actual))
+    if size <= FINDINGS:
+        return report
+    longest = max(2 * LEAST_TEXT, LONGEST * FINDINGS // size)
+
+    def cut(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(map(shorter, findings))
+
+    def shorter(finding: Finding) -> Finding:
+        names = ("subject", "expected", "actual")
+        texts: dict[str, Any] = {name: _cut(getattr(finding, name), longest) for name in names}
+        return replace(finding, **texts)
+
+    return replace(
+        report,
+        verdicts=tuple(replace(verdict, findings=cut(verdict.findings)) for verdict in report.verdicts),
+        runs=tuple(
+            replace(run, diagnosis=replace(run.diagnosis, findings=cut(run.diagnosis.findings)))
+            if run.diagnosis
+            else run
+            for run in report.runs
+        ),
+    )
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
 def _with(report: Report, records: Sequence[RankRecord]) -> Report:
@@ -114,7 +150,7 @@ def _terse(ending: Ending, longest: int) -> Ending:
     """The ending, each of its texts cut."""
 
     def cut(text: str) -> str:
-        return text if len(text) <= longest else f"{text[:longest]}…"
+        return _cut(text, longest)
 
     names = [name for name in ("type", "message", "code", "signal", "limit") if hasattr(ending, name)]
     short: dict[str, Any] = {name: cut(getattr(ending, name)) for name in names}
@@ -143,7 +179,9 @@ def _frame(frame: StackFrame) -> int:
 
 
 def _letters(text: str) -> int:
-    """A letter that has to be escaped takes up to ten bytes."""
-    if text.isascii() and text.replace("\n", "").isprintable():
+    """A letter that has to be escaped takes up to ten bytes, in a browser's page five."""
+    if text.isidentifier() and text.isascii():  # as most are
         return len(text)
-    return (4 if text.replace("\n", "").isprintable() else 10) * len(text)
+    if not text.replace("\n", "").isprintable():
+        return 10 * len(text)
+    return len(escape(text)) if text.isascii() else 5 * len(text)

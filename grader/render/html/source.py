@@ -17,8 +17,8 @@ MOST_LINES, AROUND = 2_000, 12
 """Lines of a file that are shown; beyond those only what stands around a marked line."""
 
 LONGEST_LINE = 1_000
-MOST_COLOURED = 200_000
-"""Characters. What is longer stays without colours, so that no file keeps a lexer busy."""
+MOST_COLOURED = 50_000
+"""Characters. What is longer stays without colours: a colour takes thirty bytes, and a file may keep a lexer busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,43 @@
+"""The largest report that the budgets allow: every page of it is below five megabytes.
+
+How long each takes: `python -m tests.largest` (5 s are the bar).
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from grader.records import reading
+from grader.wording.text import safe_report
+from tests import reports
+from tests.largest import PAGES, largest
+
+MOST = 5e6
+
+
+@pytest.mark.parametrize("letter", ["<", "\U0001f600"])
+def test_no_page_of_the_largest_report_is_larger_than_five_megabytes(letter: str) -> None:
+    """Letters that a page has to escape, and such as take four bytes. The JSON can be read again."""
+    report = largest(letter)
+    pages = {name: page(report) for name, page in PAGES.items()}
+    assert {name: len(page.encode()) for name, page in pages.items() if len(page.encode()) >= MOST} == {}
+    reading.report_of(json.loads(pages["json"]))
+
+
+def test_what_was_cut_says_so() -> None:
+    """A trace is not complete then; the innermost frames and both ends of what was printed are kept."""
+    shown = safe_report(largest("x"))
+    for run in shown.runs:
+        for record in run.ranks:
+            assert record.trace is not None and not record.trace.complete
+            assert not record.ending.stack or record.ending.stack[-1].line == 99
+            assert record.output.startswith(str(record.rank)) and "more characters" in record.output
+
+
+def test_a_report_of_usual_size_is_cut_nowhere() -> None:
+    """But for what each text may be by itself."""
+    for report in (reports.endings(), reports.deadlock(), reports.partial()):
+        shown = safe_report(report)
+        assert [run.ranks for run in shown.runs] == [run.ranks for run in report.runs]
