@@ -137,7 +137,7 @@ def _run(run: Run) -> dict[str, Any]:
         "retried": run.retried,
         "diagnosis": unstructure(run.diagnosis),
         "ranks": [_rank(rank) for rank in run.ranks],
-        **({"witness": unstructure(run.witness)} if run.witness else {}),
+        "witness": unstructure(run.witness),
     }
 
 
