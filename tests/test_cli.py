@@ -372,14 +372,15 @@ def test_the_folder_of_an_assignment_has_to_be_there(fake, root):
     assert "There is no folder none" in refused(call("grade", "--assignment", "a.yaml", "--submission", "none"))
 
 
-def test_an_exercise_that_fails_for_our_fault_costs_an_assignment_nothing(fake, root):
+def test_an_assignment_with_an_exercise_that_fails_for_our_fault_has_no_mark(fake, root):
     (root / "a.yaml").write_text(ASSIGNMENT)
     fake.errors["01_add"] = RunError("No scratch folder could be made.")
     result = call("grade", "--assignment", "a.yaml", "--json", "r.json")
     written = json.loads((root / "r.json").read_text())
     assert result.exit_code == 3
-    assert (written["status"], written["score"], written["max_score"]) == ("error", 10, 10)
-    assert "30 points could not be judged through no fault of yours" in " ".join(result.stdout.split())
+    assert (written["status"], written["mark"], written["max_score"]) == ("error", None, 40)
+    assert [entry["mark"] for entry in written["entries"]] == [None, 10]
+    assert "No mark: a check could not be judged" in " ".join(result.stdout.split())
 
 
 def test_what_a_killed_grade_leaves_names_the_exercises_that_it_did_not_reach(fake, root):
@@ -387,7 +388,7 @@ def test_what_a_killed_grade_leaves_names_the_exercises_that_it_did_not_reach(fa
     fake.errors["02_ring"] = KeyboardInterrupt()
     assert call("grade", "--assignment", "a.yaml", "--json", "r.json").exit_code == 130
     first, second = json.loads((root / "r.json").read_text())["entries"]
-    assert (first["score"], second["max_score"], second["report"]["status"]) == (30, 0, "error")
+    assert (first["mark"], second["mark"], second["report"]["status"]) == (30, None, "error")
     assert "stopped before it came to this exercise" in second["report"]["checks"][0]["message"]
 
 

@@ -26,19 +26,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grader.checks.traffic import disagreement, traffic
-from grader.model import Case, Deadlocked, Ending, RankRecord, TimedOut
+from grader.model import Case, Deadlocked, Ending, Raised, RankRecord, TimedOut
 from grader.model.errors import RunError, WireError
 from grader.model.trace import Trace
 from grader.ranks.answer import received as received_by_judge
 from grader.ranks.answer import records, safe_ending
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.watch import decide
-from grader.ranks.watch.channel import MAX_TALK, Inbox, Message, message_of
+from grader.ranks.watch.channel import Inbox, Message, message_of
 from grader.ranks.watch.evidence import NO_ANSWER, main_thread
 from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.supervisor import Supervisor
 from grader.ranks.watch.telling import MALFORMED, told
 from grader.ranks.watch.watched import Watched
+from grader.ranks.watch.witness import Watcher
 from grader.records import wire
 from grader.records.structure import trace_of
 from tests.fuzzing import JSON, damaged, fuzz, mutated
@@ -97,6 +98,7 @@ class TwoRanks:
     def __init__(self, folder: Path) -> None:
         self.judge, theirs = Pipe()
         self.supervisor = Supervisor(small_request(), folder, theirs)
+        self.supervisor.witness = Watcher(0, self.supervisor.folder.rendezvous)
         self.far = []
         for number in range(2):
             (near, far), (read, write) = Pipe(), Pipe(duplex=False)
@@ -107,14 +109,6 @@ class TwoRanks:
     def say(self, rank: int, message: bytes) -> None:
         self.far[2 * rank].send_bytes(message)
         self.supervisor._take_channel(self.supervisor.ranks[rank])
-
-    def say_all(self, rank: int, message: bytes) -> None:
-        """The same for what does not fit into a pipe."""
-        sender = threading.Thread(target=self.far[2 * rank].send_bytes, args=(message,))
-        sender.start()
-        while sender.is_alive() or self.supervisor.ranks[rank].channel.poll():
-            if self.supervisor.ranks[rank].channel.poll(0.01):
-                self.supervisor._take_channel(self.supervisor.ranks[rank])
 
     def _report(self) -> None:
         with self.supervisor.judge:
@@ -203,19 +197,34 @@ def test_whatever_a_rank_says_can_be_told(
             assert head["ending"]["kind"] != "raised" or head["ending"]["type"] != MALFORMED.type
 
 
-@pytest.mark.parametrize("dtype", ["", "\ud800"])
+@pytest.mark.parametrize(("room", "kind", "traced"), [(10**6, "exited", True), (900, "exited", False)])
+@pytest.mark.parametrize("code", ["", "\ud800"])
 def test_a_trace_that_is_larger_than_what_may_cross_is_left_out(
-    tmp_path_factory: pytest.TempPathFactory, dtype: str
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    room: int,
+    kind: str,
+    traced: bool,
+    code: str,
 ) -> None:
-    """Sixteen megabytes of short events become forty when their fields have names. The rank has its ending."""
-    row = {"operation": "", "bytes": 0, "dtype": dtype, "group": [], "start": 0}
-    count = (MAX_TALK - 200) // (len(json.dumps(row, separators=(",", ":"))) + 1)
-    trace = {"trace": {"communications": [row] * count, "spans": [], "complete": True}}
+    """The budget of what a rank may say keeps it from that; the supervisor tells the ending all the same."""
+    ending = {"ending": {"kind": "exited", "code": code, "how": "os._exit", "stack": []}}
+    trace = {"trace": {"communications": [ROW] * 50, "spans": [SPAN], "complete": True}}
     with two_ranks(tmp_path_factory) as made:
-        made.say_all(0, b"J" + json.dumps(trace, separators=(",", ":")).encode())
-        assert made.supervisor.ranks[0].ending is None
-        made.say(0, b'J{"ending": {"kind": "finished"}}')
-        assert wire.decode(told(made.supervisor.ranks[0], True))["ending"]["kind"] == "finished"
+        for content in (trace, ending):
+            made.say(0, b"J" + json.dumps(content).encode())
+        monkeypatch.setattr(wire, "MAX_HEADER", room)
+        head = wire.decode(told(made.supervisor.ranks[0], True))
+        assert (head["ending"]["kind"], bool(head["trace"])) == (kind, traced)
+
+
+def test_an_ending_that_is_larger_than_what_may_cross_is_a_malformed_message(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two_ranks(tmp_path_factory) as made:
+        made.supervisor.ranks[0].end(Raised(type="E", message="m" * 4000), 1.0)
+        monkeypatch.setattr(wire, "MAX_HEADER", 900)
+        assert wire.decode(told(made.supervisor.ranks[0], True))["ending"]["type"] == MALFORMED.type
 
 
 DUMP = """Fatal Python error: User defined signal 2
