@@ -56,8 +56,8 @@ class Case:
     probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone. `gpus` is how many GPUs it
     needs: where there are fewer it is not run. `opens_files` says that all bytes which its probe records are files that
     torch.save wrote, which checks want to look into. `dynamo` says that its ranks may use an optimizer, DDP or FSDP,
-    which import torch._dynamo; without it a rank does so itself. `folder` is where its probe.py lies, if not in the
-    exercise's own. What `secret` holds the judge knows and no rank does."""
+    which import torch._dynamo, or is traced; without it a rank does so itself. `folder` is where its probe.py
+    lies, if not in the exercise's own. What `secret` holds the judge knows and no rank does."""
 
     name: str
     world_size: int
@@ -81,6 +81,11 @@ class Case:
     @property
     def id(self) -> str:
         return f"{self.name}[{self.world_size}]"
+
+    @property
+    def needs_dynamo(self) -> bool:
+        """Whether torch._dynamo should be there before the ranks are: tracing imports it as well."""
+        return self.dynamo or self.trace
 
     def secret_of(self, rank: int) -> int:
         """What `rank` alone is told in a run of this case, 63 bits: `rank.secret` of a probe and of a check."""

@@ -74,8 +74,8 @@ def request_for(
         start_method=start_method,
         live=live,
         alone=alone,
-        dynamo=case.dynamo,
-        dynamo_soon=any(other.dynamo for other in exercise.cases),
+        dynamo=case.needs_dynamo,
+        dynamo_soon=any(other.needs_dynamo for other in exercise.cases),
     )
 
 
