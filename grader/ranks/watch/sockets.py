@@ -6,7 +6,6 @@ that before. Both carry struct tcp_info, in which every byte is counted. Sees it
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import struct
 from collections.abc import Iterator
@@ -16,11 +15,18 @@ NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY = 4, 20
 DESTROYED = 0b101
 """The groups of destroyed TCP sockets: of IPv4 (1) and IPv6 (3), as bits."""
 REQUEST_DUMP, DONE, ERROR = 0x301, 3, 2
+STATES = 0xFFFFFFFF & ~(1 << 6)
+"""All but TIME_WAIT: what has only its number left."""
 INET_DIAG_INFO = 2
 BYTES_RECEIVED = 128
 """Where struct tcp_info holds tcpi_bytes_received, since Linux 4.1."""
-BUFFER, AT_ONCE = 4 << 20, 1 << 17
+BUFFER, AT_ONCE = 4 << 20, 1 << 15
 _HEADER = struct.Struct("=IHHII")
+
+
+MAPPED = bytes(10) + b"\xff\xff"
+End = tuple[bytes, int]
+"""An address as the kernel has it, and a port."""
 
 
 class Socket(NamedTuple):
@@ -28,8 +34,8 @@ class Socket(NamedTuple):
     `inode` is 0 once no process has it."""
 
     cookie: int
-    local: tuple[str, int]
-    remote: tuple[str, int]
+    local: End
+    remote: End
     inode: int
     received: int
 
@@ -50,7 +56,7 @@ class Sockets:
         return [*self._dump(socket.AF_INET), *self._dump(socket.AF_INET6)]
 
     def _dump(self, family: int) -> Iterator[Socket]:
-        query = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, 0xFFFFFFFF)
+        query = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, STATES)
         self._questions.send(_HEADER.pack(16 + len(query), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 0, 0) + query)
         while True:
             for kind, body in _messages(self._questions.recv(AT_ONCE)):
@@ -105,9 +111,8 @@ def _received(body: bytes) -> int:
     return 0
 
 
-def _address(family: int, raw: bytes) -> str:
-    """As text; an IPv4 address within IPv6 is the same as without."""
+def _address(family: int, raw: bytes) -> bytes:
+    """An IPv4 address within IPv6 is the same as without."""
     if family == socket.AF_INET:
-        return socket.inet_ntop(socket.AF_INET, raw[:4])
-    mapped = ipaddress.IPv6Address(raw).ipv4_mapped
-    return str(mapped) if mapped else socket.inet_ntop(socket.AF_INET6, raw)
+        return raw[:4]
+    return raw[12:] if raw.startswith(MAPPED) else raw

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader.model.witness import Link, Witness
-from grader.ranks.watch.sockets import Socket, Sockets
+from grader.ranks.watch.sockets import End, Socket, Sockets
 
 EVERY = 0.02
 """Seconds between two looks. A connection that lives shorter may be counted without anybody's name."""
 MAX_SOCKETS = 20_000
-LOOPBACK = ("127.", "::1")
-End = tuple[str, int]
+LOOPBACK = (b"\x7f", bytes(15) + b"\x01")
 
 
 class Watcher:
