@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from grader.model import Case, Finished, RankRecord, Run
 from grader.model.errors import CheckFailed
 from grader.model.trace import Communication, Trace
 from grader.model.witness import Link, Witness
+from grader.ranks.watch.sockets import Socket
+from grader.ranks.watch.witness import Watcher
 from tests.conftest import LEVELS, RunIt
 
 SIZE = 2**20
@@ -149,3 +152,35 @@ def test_without_its_traces_nothing_is_confirmed() -> None:
     with pytest.raises(CheckFailed):
         made(links((0, 1), (1, 2)), trace=False).expect_confirmed()
     made(links((0, 1), (1, 2), size=300), sizes=(100,)).expect_confirmed()
+
+
+# -- whose a connection is --------------------------------------------------------------------------------------------
+
+HERE = b"\x7f\x00\x00\x01"
+FIRST, SECOND = (HERE, 1000), (HERE, 2000)
+
+
+class FakeSockets:
+    """Two ends of a connection that no process of the run has open, as often as they are looked at."""
+
+    def __init__(self) -> None:
+        self.ends = [Socket(1, FIRST, SECOND, 11, 100), Socket(2, SECOND, FIRST, 12, 0)]
+        self.gone = False
+
+    def now(self) -> list[Socket]:
+        return [] if self.gone else self.ends
+
+    def destroyed(self) -> list[Socket]:
+        return [one._replace(inode=0) for one in self.ends] if self.gone else []
+
+
+@pytest.mark.parametrize(("looks", "connections"), [(0, 1), (1, 1), (2, 0)])
+def test_what_was_closed_while_it_was_looked_at_is_nobody_elses(tmp_path: Path, looks: int, connections: int) -> None:
+    """A rank may close a socket between the kernel's list and the look into the ranks. Only what stays is a stranger's,
+    or a right solution would be charged for a moment's chance."""
+    watcher, sockets = Watcher(1, tmp_path / "none"), FakeSockets()
+    watcher._sockets = sockets  # type: ignore[assignment]
+    for _ in range(looks):
+        watcher.look({}, now=True)
+    sockets.gone = True
+    assert watcher.told().unclaimed.connections == connections

@@ -31,6 +31,7 @@ class Watcher:
         self._seen: dict[int, Socket] = {}
         self._owners: dict[int, int | None] = {}
         self._listeners: dict[int, int | None] = {}
+        self._doubtful: set[int] = set()
         self._complete, self._written, self._looked = True, 0, 0.0
         self._sockets: Sockets | None = None
         self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus() else ""
@@ -80,10 +81,15 @@ class Watcher:
             del self._listeners[one.local[1]]
 
     def _claim(self, fresh: list[Socket], pids: Mapping[int, int]) -> None:
-        """Find out whose sockets are. What no rank has open is somebody else's."""
+        """Find out whose sockets are. One that no rank has open is somebody else's if it is still there at the next
+        look; else a rank may have closed it in the moment between."""
         inodes = {inode: rank for rank, pid in pids.items() for inode in _inodes(pid)}
         for one in fresh:
-            rank = self._owners[one.cookie] = inodes.get(one.inode)
+            rank = inodes.get(one.inode)
+            if rank is None and one.cookie not in self._doubtful:
+                self._doubtful.add(one.cookie)
+                continue
+            self._owners[one.cookie] = rank
             if not one.remote[1]:
                 self._listeners[one.local[1]] = rank
 
