@@ -35,7 +35,7 @@ REPOSITORY = catalog.repository_root(Path(__file__).parent)
 
 NUMBERS = st.integers(1 - wire.MAX_KEY, wire.MAX_KEY - 1) | st.floats(-1e15, 1e15)
 KEYS = st.text(max_size=4) | NUMBERS | st.booleans() | st.none() | st.binary(max_size=3)
-DTYPES = st.sampled_from(sorted(wire._DTYPES))
+DTYPES = st.sampled_from(sorted(wire.DTYPES))
 SHAPES = st.lists(st.integers(0, 3), max_size=4)
 
 

@@ -243,7 +243,7 @@ def test_the_summary_fits_and_says_where_it_was_cut():
     long = replace(report.verdicts[1].findings[0], actual="\U0001f600" * 600)
     verdicts = tuple(
         replace(v, outcome=Outcome.FAILED, findings=(replace(long, line=index),))
-        for index, v in enumerate(report.verdicts * 200)
+        for index, v in enumerate(report.verdicts * 300)
     )
     page = summary(alone(replace(report, verdicts=verdicts)))
     assert SUMMARY_BYTES - 20_000 < len(page.encode()) <= SUMMARY_BYTES < 2**20

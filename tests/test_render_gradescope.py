@@ -204,7 +204,7 @@ def test_the_file_stays_far_under_a_megabyte():
     report = stub()
     wide = Finding(subject="\U0001f600" * 600, expected="\U0001f600" * 600, actual="\\\n" * 600, ranks=(0,))
     many = tuple(replace(wide, line=line) for line in range(1, 9))
-    verdicts = tuple(replace(v, outcome=Outcome.FAILED, findings=many) for v in report.verdicts * 20)
+    verdicts = tuple(replace(v, outcome=Outcome.FAILED, findings=many) for v in report.verdicts * 40)
     run = replace(
         report.runs[0],
         ranks=tuple(replace(report.runs[0].ranks[0], rank=r, output=f"{r}" + "\U0001f600\n" * 4000) for r in range(32)),

@@ -84,7 +84,9 @@ def run(
     Nothing is started for a submission that does not even compile."""
     if request.from_runs:
         listener.phase("judging")
-        yield Recorded(*recording.load(request.from_runs, exercise), listener)
+        recorded = Recorded(*recording.load(request.from_runs, exercise), listener)
+        listener.began(exercise, recorded.seed)
+        yield recorded
         return
     until = time.monotonic() + request.deadline if request.deadline else math.inf
     with _journal(request, exercise, submission) as journal:
@@ -103,6 +105,7 @@ def run(
             solution=lambda: solution(exercise, request.root),
         )
         if submission.problem is not None:
+            heard.began(exercise, seed)
             yield runner
             return
         session.start()
@@ -130,7 +133,6 @@ def judge(exercise: Exercise, submission: Submission, runs: Runner | Recorded) -
     """The verdict of each check, as soon as the runs are there that it asks for."""
     from grader import judge as judging  # not earlier: it brings pytest
 
-    runs.listener.began(exercise, runs.seed)
     if submission.problem is not None:
         return judging.judge(exercise, submission, ())
     try:

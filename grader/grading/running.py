@@ -82,7 +82,9 @@ class Runner:
 
     def begin(self) -> None:
         """Let the student's file be imported, as soon as the session is up."""
-        self._start(import_case())
+        if import_case().id not in self._jobs:
+            self.listener.began(self._exercise, self.seed)
+            self._start(import_case())
 
     def imported(self) -> Run:
         """The run that imports the student's file and looks for what the contract names."""
