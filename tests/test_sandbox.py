@@ -18,7 +18,7 @@ from grader.ranks import Session, sandbox
 from grader.ranks.host import proof
 from grader.ranks.inside import seccomp
 from grader.ranks.limits import reached
-from grader.ranks.watch.census import Census, anonymous_memory
+from grader.ranks.watch.census import Census
 from grader.ranks.watch.folder import RunFolder, remove
 from tests.conftest import LEVELS, STUDENTS, RunIt
 
@@ -167,7 +167,7 @@ def test_a_limit_of_the_system_is_told_from_an_error_of_the_student() -> None:
 def test_files_are_counted_however_they_are_nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small ones as well as large ones."""
     monkeypatch.setattr("grader.ranks.watch.census.DISK_EVERY", 0.0)
-    census = Census(Limits(disk=2**20), tmp_path, anonymous_memory())
+    census = Census(Limits(disk=2**20), tmp_path, 0)
     assert census.excess({}) is None
     for number in range(40):
         (tmp_path / f"{number}").mkdir()

@@ -45,7 +45,7 @@ def preload() -> None:
         import grader.ranks.inside.opener
         import grader.ranks.inside.rank
         import grader.ranks.inside.tracer
-        import grader.ranks.watch.supervisor
+        import grader.ranks.watch.entry
 
         for module in pkgutil.iter_modules(grader.kit.__path__):
             importlib.import_module(f"grader.kit.{module.name}")
@@ -65,7 +65,7 @@ def _without_garbage() -> Iterator[None]:
     """What is imported is here to stay: no collection looks at it, so that none copies its pages in every rank."""
     gc.disable()
     yield
-    gc.freeze()  # what could be collected now is less than a page
+    gc.freeze()  # a collection before takes 0.4 s and gives nothing back to the system
     gc.enable()
 
 
@@ -150,12 +150,12 @@ def _end(descriptor: int) -> None:
 
 
 def _become_supervisor(judge: socket.socket, request: Request, run: Served) -> None:
-    from grader.ranks.watch import supervisor
+    from grader.ranks.watch import entry
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     judge.close()
-    supervisor.main(request, run.folder, Connection(run.descriptor))
+    entry.main(request, run.folder, Connection(run.descriptor))
 
 
 def _reap(runs: dict[int, Served]) -> None:

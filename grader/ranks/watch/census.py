@@ -16,12 +16,16 @@ from typing import NamedTuple
 import psutil
 
 from grader.model import MIB, Limits
+from grader.ranks.request import Request
 from grader.ranks.watch import usage
 
 EVERY, DISK_EVERY, SHARES_EVERY = 0.25, 1.0, 2.0
 """Seconds between two counts of processes and memory, of files, and of memory with what is shared told apart."""
 MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""
+
+IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))
+"""File systems that are this session's own where the ranks are alone."""
 
 Owner = int | None
 """The rank that a process comes from; None for one whose parents have gone."""
@@ -122,9 +126,16 @@ class Census:
         return Excess(f"disk: {seen}, at most {self._limits.disk // MIB} MiB", frozenset())
 
 
-def anonymous_memory() -> int:
-    """Bytes of this process that no file stands behind."""
-    return usage.own_memory(os.getpid())
+def census_of(request: Request, folder: Path) -> Census:
+    """That of a run whose files lie in `folder`, by the process that its ranks are about to be forked from."""
+    return Census(
+        request.limits,
+        folder,
+        usage.own_memory(os.getpid()),
+        ranks=request.world_size,
+        elsewhere=[place for place in IN_MEMORY if request.alone and os.path.ismount(place)],
+        spawned=request.start_method == "spawn",
+    )
 
 
 def _members(pids: Mapping[int, int]) -> list[tuple[Owner, psutil.Process]]:

@@ -17,11 +17,10 @@ from pathlib import Path
 from grader.kit import ports
 from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, StackFrame, TimedOut
 from grader.model.errors import WireError
-from grader.ranks.inside import prctl
 from grader.ranks.request import Request, secrets_from
 from grader.ranks.watch import quiet, reaper
 from grader.ranks.watch.account import OverBudget, require_affordable
-from grader.ranks.watch.census import Census, Excess, anonymous_memory
+from grader.ranks.watch.census import Excess, census_of
 from grader.ranks.watch.channel import LIVE, Answer, Hello, Imported, Message, Observation, TraceSoFar, message_of
 from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
@@ -29,7 +28,7 @@ from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
 from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.starting import started
-from grader.ranks.watch.telling import STOPPED, fault, live_row, told
+from grader.ranks.watch.telling import STOPPED, live_row, told
 from grader.ranks.watch.watched import Watched, signal_name, stopped
 from grader.ranks.watch.witness import Watcher
 from grader.records import wire
@@ -40,8 +39,6 @@ ANSWER = 1.0
 """Seconds that a rank gets to answer a snapshot or to flush after its end."""
 LAST_READS = 128
 """So often the channel of a rank that has ended is read once more; each time up to 4 MiB."""
-IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))
-"""File systems that are this session's own where the ranks are alone."""
 START_SECONDS = 90.0
 """How long interpreters may take to start and import torch, which they do anew where there is no fork."""
 
@@ -52,7 +49,7 @@ class Supervisor:
     def __init__(self, request: Request, folder: Path, judge: Connection) -> None:
         self.request, self.judge = request, judge
         self.folder = RunFolder(folder, request.files, request.world_size)
-        self.census = self._census()
+        self.census = census_of(request, self.folder.path)
         self.rule, self.watch = DeadlockRule(request.world_size), quiet.Watch()
         self.ranks: list[Watched] = []
         self.secrets: list[int] = []
@@ -60,17 +57,6 @@ class Supervisor:
         self.has_ranks = False
         """Whether a rank may have been started."""
         self.began = self.start = time.monotonic()
-
-    def _census(self) -> Census:
-        request = self.request
-        return Census(
-            request.limits,
-            self.folder.path,
-            anonymous_memory(),
-            ranks=request.world_size,
-            elsewhere=[place for place in IN_MEMORY if request.alone and os.path.ismount(place)],
-            spawned=request.start_method == "spawn",
-        )
 
     def run(self) -> None:
         with ports.bound_socket() as holder:
@@ -304,21 +290,3 @@ class Supervisor:
                     self.judge.send_bytes(observation)
             self.folder.remove()
             self.judge.send_bytes(wire.encode({"seconds": seconds, "witness": unstructure(self.witness.told())}))
-
-
-def main(request: Request, folder: Path, judge: Connection) -> None:
-    """Entry point of a supervisor process, a fork of the host. Never returns."""
-    os.setsid()
-    prctl.become_subreaper()
-    prctl.die_with_parent()
-    supervisor = None
-    try:
-        supervisor = Supervisor(request, folder, judge)
-        supervisor.run()
-    except Exception as error:  # the judge hears of it rather than of silence
-        early = supervisor is None or not supervisor.has_ranks
-        with contextlib.suppress(OSError):
-            judge.send_bytes(wire.encode({"fault": fault(error, str(folder)), "early": early}))
-    finally:
-        reaper.kill_descendants()
-        os._exit(0)
