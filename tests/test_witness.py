@@ -108,15 +108,17 @@ def test_a_trace_is_held_against_the_kernel(run_on_ranks: RunIt, level: str, sou
 # -- what checks make of it -------------------------------------------------------------------------------------------
 
 
-def made(witness: Witness | None, *, ranks: int = 3, sizes: tuple[int, ...] = (), trace: bool = True) -> RunView:
-    """A run of finished ranks that have launched all-reduces of these sizes."""
+def made(
+    witness: Witness | None, *, ranks: int = 3, sizes: tuple[int, ...] = (), trace: bool = True, held: bool = True
+) -> RunView:
+    """A run of finished ranks that have launched all-reduces of these sizes; their groups are `held` to the end."""
     group = tuple(range(ranks))
     launched = tuple(
         Communication(operation="all_reduce", bytes=size, dtype="float32", group=group, start=0.0) for size in sizes
     )
     told = Trace(communications=launched) if trace else None
     records = tuple(RankRecord(rank=rank, ending=Finished(), trace=told) for rank in range(ranks))
-    case = Case(name="work", probe="work", world_size=ranks)
+    case = Case(name="work", probe="work", world_size=ranks, hold_group=held)
     return RunView(Run(case=case, ranks=records, seconds=1.0, witness=witness))
 
 
@@ -132,8 +134,9 @@ def links(*pairs: tuple[int, ...], size: int = 0) -> Witness:
         (links((0, 1), (1, 2), size=10), 21),
         (links((0,), (1,), (2,), size=10**9), 0),
         (replace(links((0, 1), size=10**9), unclaimed=Link(ranks=(), connections=0, bytes=10**9)), 0),
+        (replace(links((0, 1), (1, 2), size=10), unclaimed=Link(ranks=(), connections=1, bytes=10**9)), 21),
     ],
-    ids=["nothing", "one alone", "too little", "each with itself", "bytes of no connection"],
+    ids=["nothing", "one alone", "too little", "each with itself", "bytes of no connection", "of other programs"],
 )
 def test_ranks_that_are_not_connected_or_move_too_little_are_found(witness: Witness, least: float) -> None:
     with pytest.raises(CheckFailed):
@@ -144,6 +147,7 @@ def test_what_nobody_could_claim_counts_for_the_run() -> None:
     """And a machine without the witness fails nobody; nor does a rank that is alone."""
     unclaimed = Link(ranks=(), connections=1, bytes=100)
     made(replace(links((0, 1), size=10), unclaimed=unclaimed)).expect_moved(110)
+    made(replace(links((0, 1), (1, 2), size=10), unclaimed=unclaimed), held=False).expect_moved(120)
     made(None).expect_moved(10**9)
     made(Witness(), ranks=1).expect_moved(10**9)
 
