@@ -132,8 +132,8 @@ def plain(index):
 
 
 def indices(sampler, n):
-    """All indices that the sampler yields, cut off where there are absurdly many, so that an endless one ends."""
-    return [plain(index) for index in islice(iter(sampler), 4 * n + 64)]
+    """All indices that the sampler yields; of an endless one more than any share can have, and no more than is kept."""
+    return [plain(index) for index in islice(iter(sampler), n + 16)]
 
 
 def draw(student, data, setting, replica):

@@ -11,7 +11,7 @@ import torch.distributed as dist
 EXERCISE_NAME = "01"
 FILE = "process_group.py"
 REAL = True
-TELLS = "connections between the ranks' processes"
+TELLS = "the ranks' processes"  # their connections; where those to the store pass for some, their bytes
 
 counter = itertools.count()
 
