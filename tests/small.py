@@ -89,6 +89,7 @@ def total(value):
   mistake: Every rank keeps its own value.
   edits: [{old: "    dist.all_reduce(result)\\n", new: ""}]
   fails: [sums]
+  below_60: The sum is all that the exercise is about.
 - name: adds_its_rank
   mistake: The results differ a little between ranks.
   edits: [{old: "return result", new: "return result * (1 + dist.get_rank() * 1e-15)"}]

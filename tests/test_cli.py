@@ -701,6 +701,7 @@ def test_doctor_is_3_where_grading_is_impossible(monkeypatch):
 
 @pytest.mark.parametrize(("breaches", "code"), [([], 0), (["stub: passes adds"], 1)])
 def test_verify_is_1_where_an_exercise_is_not_proved(root, monkeypatch, breaches, code):
+    import grader.authoring.proof_page as proof_page
     import grader.authoring.verify as proving
 
     class FakeProof:
@@ -709,7 +710,7 @@ def test_verify_is_1_where_an_exercise_is_not_proved(root, monkeypatch, breaches
 
     names: list[str] = []
     monkeypatch.setattr(proving, "verify", lambda name, *_, **__: names.append(name) or FakeProof())
-    monkeypatch.setattr(proving, "matrix", lambda proof: "the matrix\n")
+    monkeypatch.setattr(proof_page, "matrix", lambda proof: "the matrix\n")
     result = call("verify")
     assert result.exit_code == code
     assert names == ["01_add", "02_ring"]

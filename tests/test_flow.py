@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from grader.authoring.verify import Kind, matrix, verify
+from grader.authoring.proof_page import matrix
+from grader.authoring.verify import Kind, verify
 from grader.cli.telling import Told
 from grader.grading.flow import grade
 from grader.grading.observe import SILENT, Listener

@@ -15,7 +15,8 @@ from grader import catalog
 from grader.authoring import memory as remembering
 from grader.authoring import verify as proving
 from grader.authoring.memory import Memory, Remembered
-from grader.authoring.verify import Kind, Specimen, Trial, matrix, verify
+from grader.authoring.proof_page import histogram, matrix
+from grader.authoring.verify import NOT_YET_FAIR, Kind, Proof, Specimen, Trial, verify
 from grader.model import Exercise, Outcome, Verdict
 from grader.records import digests
 from tests import small
@@ -168,6 +169,79 @@ def test_verdicts_that_somebody_wrote_into_the_file_must_still_be_those_that_are
     verify(small.NAME, root, memory=Memory(path))
     path.write_text(path.read_text().replace('"failed"', '"passed"'))
     assert retried(root, path, tried) == ["stub", *ALL[3:]]
+
+
+# --- fair marks -------------------------------------------------------------------------------------------------------
+
+REASON = "  below_60: The sum is all that the exercise is about.\n"
+
+
+def edited(root: Path, old: str, new: str) -> None:
+    mutants = root / "reference" / small.NAME / "mutants.yaml"
+    assert mutants.read_text().count(old) == 1
+    mutants.write_text(mutants.read_text().replace(old, new))
+
+
+def test_a_mutant_worth_less_than_60_points_is_a_breach_unless_its_author_says_why(
+    root: Path, path: Path, tried: list[str]
+) -> None:
+    """It is named with its points. What was proved of it stays proved: the sentence costs no trial."""
+    edited(root, REASON, "")
+    proof = verify(small.NAME, root, memory=Memory(path))
+    (breach,) = proof.breaches()
+    assert breach.startswith("mutant forgets_to_reduce: 50 points for one mistake; ") and "below_60" in breach
+    assert f"✗ {breach}" in matrix(proof)
+    edited(root, "  fails: [sums]\n", "  fails: [sums]\n" + REASON)
+    tried.clear()
+    assert verify(small.NAME, root, memory=Memory(path)).breaches() == [] and tried == []
+
+
+def test_a_reason_that_is_not_needed_is_a_breach(root: Path, path: Path, tried: list[str]) -> None:
+    """So that none outlives the checks that it was written for."""
+    edited(root, "  fails: [same]\n", "  fails: [same]\n" + REASON)
+    (breach,) = verify(small.NAME, root, memory=Memory(path)).breaches()
+    assert breach == "mutant adds_its_rank: 70 points, so its `below_60` says nothing; take it away"
+
+
+def test_points_are_of_those_that_are_counted(root: Path) -> None:
+    """As in a grade: hardware that is absent takes its checks out, and 60 exactly is enough."""
+    exercise = catalog.load(small.NAME, root)
+    specimen = Specimen(kind=Kind.MUTANT, name="m", path=path_of(root), source=b"", fails=frozenset({"refuses"}))
+    outcomes = [Outcome.PASSED, Outcome.SKIPPED, Outcome.FAILED]
+    verdicts = tuple(Verdict(check=c, outcome=o) for c, o in zip(exercise.checks, outcomes, strict=True))
+    trial = Trial(specimen=specimen, verdicts=verdicts, seed=1, seconds=0.1)
+    assert trial.points == pytest.approx(100 * 50 / 70) and list(trial.unfair()) == []
+
+
+def path_of(root: Path) -> Path:
+    return root / "reference" / small.NAME / "total.py"
+
+
+def test_the_page_has_a_histogram_of_the_points(root: Path, path: Path, tried: list[str]) -> None:
+    """Tens of points, and how many mutants are worth them."""
+    proof = verify(small.NAME, root, memory=Memory(path))
+    points, mutants, _ = histogram(proof)
+    assert points.split() == ["points", *(str(ten) for ten in range(0, 110, 10))]
+    assert mutants.split() == ["mutants", *"00000101100"] and points in matrix(proof)
+    assert histogram(Proof(exercise=proof.exercise, trials=(), seconds=0.0)) == []
+
+
+def test_exercises_that_are_not_held_to_it_yet_are_exercises_and_tell_it() -> None:
+    """The table names nothing that is gone."""
+    assert set(catalog.all_names(catalog.repository_root())) >= NOT_YET_FAIR
+
+
+def test_what_is_not_held_to_it_yet_is_told_and_is_no_breach(
+    root: Path, path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author sees what is left to do."""
+    monkeypatch.setattr(proving, "NOT_YET_FAIR", {small.NAME})
+    edited(root, REASON, "")
+    proof = verify(small.NAME, root, memory=Memory(path))
+    assert proof.breaches() == [] and "not yet fair: mutant forgets_to_reduce: 50 points" in matrix(proof)
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
 
 
 def test_several_verifications_at_once_lose_nothing(path: Path) -> None:

@@ -136,9 +136,10 @@ class Edit(Strict):
 
 
 class MutantEntry(Strict):
-    """One wrong solution of mutants.yaml."""
+    """One wrong solution of mutants.yaml. `below_60`: why it is worth less than 60 points of 100."""
 
     name: Word
     mistake: Text
     edits: list[Edit]
     fails: Words
+    below_60: Text | None = None

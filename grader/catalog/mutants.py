@@ -19,12 +19,14 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A wrong solution: its mistake in a sentence, its whole source, and the checks that must come out FAILED."""
+    """A wrong solution: its mistake in a sentence, its whole source, the checks that must come out FAILED, and, where
+    that leaves it less than 60 points of 100, the reason why this is fair."""
 
     name: str
     mistake: str
     source: str
     fails: tuple[str, ...]
+    below_60: str | None = None
 
 
 def variants(exercise: Exercise, root: Path) -> tuple[Path, ...]:
@@ -49,6 +51,7 @@ def load_mutants(exercise: Exercise, root: Path) -> tuple[Mutant, ...]:
             mistake=entry.mistake,
             source=_mutated(document, index, entry, solution),
             fails=tuple(entry.fails),
+            below_60=entry.below_60,
         )
         for index, entry in enumerate(entries)
     )

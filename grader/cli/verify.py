@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from grader import catalog, files
+from grader.authoring import proof_page
 from grader.authoring import verify as proving
 from grader.authoring.lab import named
 from grader.authoring.memory import Memory, place
@@ -93,6 +94,6 @@ def _prove(names: Sequence[str], root: Path, asked: Options) -> int:
                 progress=progress,
                 memory=Memory(kept, console.say, fresh=asked.fresh) if kept else None,
             )
-        console.show(proving.matrix(proof))
+        console.show(proof_page.matrix(proof))
         code = FAILED if proof.breaches() else code
     return code
