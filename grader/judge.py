@@ -259,14 +259,12 @@ def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleTy
 
 
 def preload() -> None:
-    """Import what judging needs, while the ranks' host does the same in its own process."""
-    if "torch" in sys.modules:  # what else there is by now may be garbage later
-        importlib.import_module("pytest_timeout")
-        return
-    gc.disable()
+    """Import what judging needs, while the ranks' host does so in its own process. One thread is enough for small
+    tensors. Two spin while they wait for one another, which makes judging several times dearer on two cores."""
     importlib.import_module("pytest_timeout")
-    import torch
-
-    torch.set_num_threads(1)
-    gc.freeze()  # torch's hundred thousand objects are here to stay; no collection need look at them again
-    gc.enable()
+    if "torch" not in sys.modules:  # what else there is where it is imported already may be garbage later
+        gc.disable()
+        importlib.import_module("torch")
+        gc.freeze()  # torch's hundred thousand objects are here to stay; no collection need look at them again
+        gc.enable()
+    sys.modules["torch"].set_num_threads(1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.judge import preload
 from grader.model import Case, Exercise, RequiredName, Run, Submission
 from grader.ranks import Live, Session
 from grader.ranks.sandbox import obstacle
@@ -32,6 +33,12 @@ def interruptible() -> None:
     tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def judged_as_by_a_grade() -> None:
+    """What tests judge in their own process is judged with one thread, as everywhere."""
+    preload()
 
 
 @pytest.fixture(scope="session", autouse=True)

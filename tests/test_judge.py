@@ -10,7 +10,7 @@ import torch
 
 from grader import catalog
 from grader.grading.report import summarise
-from grader.judge import is_odd, judge, judge_live
+from grader.judge import is_odd, judge, judge_live, preload
 from grader.model import Case, Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
 from grader.model.errors import UsageError
 from grader.records import recording
@@ -233,3 +233,10 @@ def test_an_interrupt_while_a_check_waits_for_its_runs_ends_the_judging(
     with pytest.raises(kind) as raised:
         judge_live(exercise, interrupted)
     assert raised.value is sent
+
+
+def test_one_thread_judges_also_where_torch_was_imported_already() -> None:
+    """Two, which spin while they wait for one another, take several times as long on two cores."""
+    torch.set_num_threads(2)
+    preload()
+    assert torch.get_num_threads() == 1
