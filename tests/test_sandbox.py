@@ -83,6 +83,34 @@ def test_inside_there_is_no_project_no_other_process_and_no_network() -> None:
 
 
 @inside_only
+def test_inside_the_machines_names_lead_to_the_ranks() -> None:
+    """A program that meets at its own machine's name, as torchrun's agents do, meets there."""
+    code = """if True:
+        import socket
+        own = socket.gethostname()
+        names = [own, socket.getfqdn(), "localhost"]
+        print(sorted({socket.gethostbyname(name) for name in names}), socket.getaddrinfo("ip6-localhost", 1)[0][4][0])
+        with socket.create_server((own, 0)) as server, socket.create_connection((own, server.getsockname()[1])):
+            print("met")
+    """
+    assert inside(code).split("\n") == ["['127.0.0.1'] ::1", "met"]
+
+
+@inside_only
+def test_inside_tmp_is_on_the_ranks_own_file_system() -> None:
+    """A file is renamed from there into a folder of the ranks', as it is without a sandbox."""
+    if any(path.is_relative_to("/tmp") for path in sandbox.shown()):
+        pytest.skip("the environment lies under /tmp, where nobody may write then")
+    code = """if True:
+        import os
+        open("/tmp/file", "w").close()
+        os.rename("/tmp/file", "file")
+        print(sorted(os.listdir(".")), os.listdir("/tmp"))
+    """
+    assert inside(code) == "['file', 'tmp'] []"
+
+
+@inside_only
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, 40, socket.AF_PACKET])
 def test_only_families_of_sockets_that_ranks_need_can_be_made(family: int) -> None:
     """A vsock (40) would lead out of a virtual machine."""

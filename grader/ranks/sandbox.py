@@ -18,16 +18,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grader.model.errors import RunError
-from grader.ranks.host.protocol import FOLDER
+from grader.ranks.host.protocol import FOLDER, TMP
 from grader.ranks.inside import seccomp
 
 BUBBLEWRAP, LIMITS = "bubblewrap", "limits"
 PACKAGE = "/ranklings"
 """Where the grader's package is seen inside, so that no writable folder is on the module path."""
+HOST_NAME = "ranks"
+"""The machine's name inside; the file `hosts` beside this one knows it."""
 SCRATCH_BYTES, SHARED_BYTES = 4 << 30, 2 << 30
 TRY_SECONDS = 60
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "hosts", "passwd", "group")
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group")
 _ETC_MORE = ("localtime", "timezone", "nccl.conf")
 _HARDWARE = ("/sys/devices/system", "/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia*", "/sys/class/net")
 _NEEDED_OPTION = "--size"
@@ -92,7 +94,7 @@ def command(words: Sequence[str], filtering: int) -> list[str]:
     if "--disable-userns" in _offered(program):
         apart.append("--disable-userns")
     return [
-        program, *apart, "--hostname", "ranks", "--as-pid-1", "--die-with-parent", "--new-session",
+        program, *apart, "--hostname", HOST_NAME, "--as-pid-1", "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--seccomp", str(filtering),
         *_file_systems(), "--chdir", FOLDER, "--", *words,
     ]  # fmt: skip
@@ -103,16 +105,22 @@ def _file_systems() -> list[str]:
     words = ["--ro-bind", "/usr", "/usr", *_links(), *_read_only(f"/etc/{name}" for name in (*_ETC, *_ETC_MORE))]
     # Without a network, names are looked up in files alone. A question to a server would only fail, with a warning of
     # PyTorch's that reads like the student's own output.
-    words += ["--ro-bind", str(Path(__file__).with_name("nsswitch.conf")), "/etc/nsswitch.conf"]
+    # The names are those of the machine inside, whose own is HOST_NAME: they lead to the ranks, as those of a machine
+    # mostly lead to itself.
+    for name in ("nsswitch.conf", "hosts"):
+        words += ["--ro-bind", str(Path(__file__).with_name(name)), f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev", *_devices(), "--size", str(SHARED_BYTES), "--tmpfs", "/dev/shm"]
     words += ["--remount-ro", "/dev", *_read_only(path for mark in _HARDWARE for path in sorted(glob.glob(mark)))]
-    if not any(path.is_relative_to("/tmp") for path in bound):  # else the way to Python would be writable
-        words += ["--size", str(SHARED_BYTES), "--tmpfs", "/tmp"]
     for path in bound:
         words += ["--ro-bind", str(path), str(path)]
     package = Path(__file__).resolve().parents[1]
     words += ["--ro-bind", str(package), f"{PACKAGE}/{package.name}"]
-    return [*words, "--size", str(SCRATCH_BYTES), "--tmpfs", FOLDER, "--remount-ro", "/"]
+    words += ["--size", str(SCRATCH_BYTES), "--tmpfs", FOLDER]
+    if not any(path.is_relative_to("/tmp") for path in bound):  # else the way to Python would be writable
+        # One file system with the ranks' folders, as it mostly is without a sandbox: a file that moves from here to
+        # there moves at both levels. Where it would not, an exercise stages that itself.
+        words += ["--dir", TMP, "--symlink", TMP, "/tmp"]
+    return [*words, "--remount-ro", "/"]
 
 
 def _links() -> list[str]:

@@ -12,6 +12,8 @@ from grader.records import wire
 READY = b"R"
 FOLDER = "/ranks"
 """The host's working folder inside bubblewrap."""
+TMP = f"{FOLDER}/tmp"
+"""What /tmp is a link to there, so that both are one file system."""
 SCRATCH = "ranklings-"
 """How the name of a session's scratch folder begins, which is the host's working folder below bubblewrap."""
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}

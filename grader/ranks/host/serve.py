@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grader.ranks.host import pages, tidy
-from grader.ranks.host.protocol import FOLDER, receive
+from grader.ranks.host.protocol import FOLDER, TMP, receive
 from grader.ranks.request import Request
 from grader.ranks.watch import folder, reaper
 from grader.records import wire
@@ -134,6 +134,8 @@ def _tidy() -> None:
     for place in (Path.cwd(), Path("/tmp"), Path("/dev/shm")):
         with contextlib.suppress(OSError):
             tidy.clear(place, mounted)
+    if os.path.islink("/tmp"):
+        os.makedirs(TMP, exist_ok=True)
 
 
 def _say(descriptor: int, message: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""
 
 IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))
-"""File systems that are this session's own where the ranks are alone."""
+"""Places in memory that are this session's own where the ranks are alone: file systems, or links into its folder."""
 
 Owner = int | None
 """The rank that a process comes from; None for one whose parents have gone."""
@@ -39,7 +39,8 @@ class Excess(NamedTuple):
 
 
 class Census:
-    """One run of `ranks` ranks. `folder` holds its files, and `elsewhere` are further file systems of its own.
+    """One run of `ranks` ranks. `folder` holds its files, `linked` are further folders of its own, and `elsewhere` are
+    further file systems.
 
     Memory is what a rank has beyond what it began with: `base` bytes, which forks of the warm host share with it and
     ranks that were `spawned` have each for itself.
@@ -53,9 +54,10 @@ class Census:
         *,
         ranks: int = 1,
         elsewhere: Sequence[Path] = (),
+        linked: Sequence[Path] = (),
         spawned: bool = False,
     ) -> None:
-        self._limits, self._folder, self._base, self._ranks = limits, folder, base, ranks
+        self._limits, self._folders, self._base, self._ranks = limits, (folder, *linked), base, ranks
         self._elsewhere, self._spawned = elsewhere, spawned
         self._counted = self._measured = time.monotonic()
         self._shared_again = 0.0
@@ -113,7 +115,7 @@ class Census:
     def _disk(self, pids: Mapping[int, int]) -> Excess | None:
         size = sum(map(usage.used, self._elsewhere))
         size += usage.nameless_files([process.pid for _, process in _members(pids)], self._elsewhere)
-        for count, entry in enumerate(_files(self._folder), 1):
+        for count, entry in enumerate(_files(self._folders), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
             if count > MAX_FILES:
@@ -134,6 +136,7 @@ def census_of(request: Request, folder: Path) -> Census:
         usage.own_memory(os.getpid()),
         ranks=request.world_size,
         elsewhere=[place for place in IN_MEMORY if request.alone and os.path.ismount(place)],
+        linked=[place.resolve() for place in IN_MEMORY if request.alone and place.is_symlink()],
         spawned=request.start_method == "spawn",
     )
 
@@ -162,9 +165,9 @@ def _most(amounts: Mapping[Owner, int]) -> frozenset[int]:
     return frozenset() if most is None else frozenset({most})
 
 
-def _files(folder: Path) -> Iterable[os.DirEntry[str]]:
-    """All files below a folder, without recursion: a student may nest folders as deep as they like."""
-    folders = [str(folder)]
+def _files(places: Iterable[Path]) -> Iterable[os.DirEntry[str]]:
+    """All files below some folders, without recursion: a student may nest folders as deep as they like."""
+    folders = [str(place) for place in places]
     while folders:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
