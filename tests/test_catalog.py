@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
+from grader.grading.running import import_case
 from grader.model import Exercise
 from grader.model.errors import AuthorError, UsageError
 
@@ -153,6 +154,13 @@ def test_a_number_means_that_number_only(street: Path) -> None:
         catalog.resolve("0", street)
 
 
+@pytest.mark.parametrize("text", ["0", "00", "000", "00_warm_up", "warm_up", "warm", "exercises/00_warm_up/warm_up.py"])
+def test_the_number_zero_is_a_number(street: Path, house: House, text: str) -> None:
+    """Exercise 00 is named like any other, and comes first."""
+    house.add("00_warm_up")
+    assert catalog.resolve(text, street) == catalog.all_names(street)[0] == "00_warm_up"
+
+
 def test_an_exact_name_wins_over_longer_ones(house: House) -> None:
     """`zero` names 12_zero although 10_zero2 begins with it too."""
     house.add("10_zero2")
@@ -228,6 +236,15 @@ def test_a_family_becomes_one_case_a_world_size(house: House) -> None:
     assert (last.probe, last.hold_group, last.process_group) == ("alone", True, False)
 
 
+def test_a_family_may_look_for_names_of_its_own(house: House) -> None:
+    """What a family requires is looked for in its runs and not at the import, so its absence costs nothing else."""
+    exercise = house.load(manifest=MANIFEST.replace("    probe: train\n", "    probe: train\n    requires: [EPOCHS]\n"))
+    looked_for = {case.id: [entry.name for entry in exercise.required_by(case)] for case in exercise.cases}
+    assert looked_for == {"equal_shards[1]": ["EPOCHS"], "equal_shards[2]": ["EPOCHS"], "equal_shards[3]": ["EPOCHS"],
+                          "alone[1]": []}  # fmt: skip
+    assert [entry.name for entry in exercise.required_by(import_case())] == ["train_ddp", "Sampler.set_epoch"]
+
+
 def test_cases_of_a_family_share_no_parameters(house: House) -> None:
     """What one run does to its parameters cannot reach another's."""
     first, second = house.load().cases[:2]
@@ -276,6 +293,7 @@ def test_the_students_file_plays_no_part(house: House) -> None:
         ("[1, 2, 3]", "[1, 2, 2]", 9, "must not name a world size twice"),
         ("[1, 2, 3]", "[1, true]", 9, "must be a valid integer"),
         ("probe: train", "probe: trian", 11, "probe.py has no function 'trian'. Did you mean 'train'?"),
+        ("    probe: train\n", "    probe: train\n    requires: [EPOCH]\n", 12, "'EPOCH' is not in the exercise's"),
         ("  alone:\n", "  alon:\n", 14, "probe.py has no function 'alon'. Did you mean 'alone'?"),
         ("[one, two, three]", "[one, two]", 19, "exactly three hints"),
         ("[one, two, three]", '[one, two, " "]', 19, "must not be empty"),

@@ -98,6 +98,7 @@ def overlay(exercise: Exercise, folder: Path) -> Exercise:
     manifest = validated(document, OverlayManifest)
     probe = home if (home / PROBE).is_file() else None
     _check_probes(document, manifest.cases, (probe or exercise.folder) / PROBE)
+    _check_families_require(document, manifest.cases, [required.name for required in exercise.requires])
     _check_new(document, "cases", manifest.cases, {case.name for case in exercise.cases})
     _check_new(document, "checks", manifest.checks, {check.id for check in exercise.checks})
     checks = _checks(document, manifest.checks, [check.id for check in exercise.checks])
@@ -133,6 +134,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             crashes=family.crashes,
             gpus=family.gpus,
             dynamo=family.dynamo,
+            requires=tuple(family.requires),
         )
         for world_size in family.world_sizes
     ]
@@ -176,6 +178,16 @@ def _check_requires(document: Document, manifest: Manifest) -> None:
                 f"'{signature}' is no Python parameter list",
                 "Write it as (rank, world_size, *, lr=0.1), in quotes if it holds a colon.",
             )
+    _check_families_require(document, manifest.cases, list(manifest.requires))
+
+
+def _check_families_require(document: Document, families: Mapping[str, CaseFamily], names: Sequence[str]) -> None:
+    """What a family looks for is among what the exercise requires."""
+    for family, entry in families.items():
+        for index, name in enumerate(entry.requires):
+            if name not in names:
+                steps = ("cases", family, "requires", index)
+                raise document.error(steps, f"'{name}' is not in the exercise's requires", offer(name, names))
 
 
 def _check_relatives(document: Document, manifest: Manifest) -> None:

@@ -73,11 +73,13 @@ class CaseLimits(Strict):
 
 class CaseFamily(Strict):
     """One way to run the ranks, at several world sizes. `deadline` is in seconds. What needs these
-    runs is skipped where the machine has fewer than `gpus` GPUs."""
+    runs is skipped where the machine has fewer than `gpus` GPUs. `requires` are names of the exercise's `requires`
+    that are looked for in these runs, and not at the import, so that a missing one costs nothing else."""
 
     world_sizes: WorldSizes = [1, 2, 3]
     deadline: PositiveFloat = 30.0
     probe: str | None = None
+    requires: Words = []
     parameters: dict[str, JsonValue] = {}
     environment: dict[Variable, str | None] = {}
     process_group: bool = False

@@ -56,8 +56,9 @@ class Case:
     probe kills a rank on purpose. A case that is not `visible` serves hidden checks alone. `gpus` is how many GPUs it
     needs: where there are fewer it is not run. `opens_files` says that all bytes which its probe records are files that
     torch.save wrote, which checks want to look into. `dynamo` says that its ranks may use an optimizer, DDP or FSDP,
-    which import torch._dynamo, or is traced; without it a rank does so itself. `folder` is where its probe.py
-    lies, if not in the exercise's own. What `secret` holds the judge knows and no rank does."""
+    which import torch._dynamo, or is traced; without it a rank does so itself. `requires` are names in the student's
+    file that this case alone looks for. `folder` is where its probe.py lies, if not in the exercise's own. What
+    `secret` holds the judge knows and no rank does."""
 
     name: str
     world_size: int
@@ -75,6 +76,7 @@ class Case:
     visibility: str = "visible"
     gpus: int = 0
     dynamo: bool = True
+    requires: tuple[str, ...] = ()
     folder: Path | None = None
     secret: bytes = field(default=b"", repr=False)
 
@@ -141,6 +143,13 @@ class Exercise:
     def probe_of(self, case: Case) -> Path:
         """The file that has the case's probe."""
         return (case.folder or self.folder) / "probe.py"
+
+    def required_by(self, case: Case) -> tuple[RequiredName, ...]:
+        """The names that a case looks for: its own, or at the import those that no case has for its own."""
+        if case.probe:
+            return tuple(one for one in self.requires if one.name in case.requires)
+        claimed = {name for other in self.cases for name in other.requires}
+        return tuple(one for one in self.requires if one.name not in claimed)
 
     @property
     def check_folders(self) -> tuple[Path, ...]:

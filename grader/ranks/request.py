@@ -60,7 +60,7 @@ def request_for(
     return Request(
         file=exercise.file,
         files={exercise.file: submission.source, **companions, **probe},
-        requires=tuple((required.name, required.signature) for required in exercise.requires),
+        requires=tuple((required.name, required.signature) for required in exercise.required_by(case)),
         probe=case.probe,
         world_size=case.world_size,
         seed=case.seed,

@@ -224,10 +224,10 @@ def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
 
 
 def _probe(rank: Rank, scene: Scene) -> None:
-    if not scene.probe:
+    if scene.requires or not scene.probe:
         check_contract(rank.student, scene.requires, scene.file)
-        return
-    getattr(importlib.import_module("probe"), scene.probe)(rank)
+    if scene.probe:
+        getattr(importlib.import_module("probe"), scene.probe)(rank)
 
 
 def _join_group(rank: Rank) -> None:
