@@ -21,6 +21,7 @@ from grader.ranks import Session
 ROOT = Path(__file__).parents[1]
 BY_TRACE = {"synchronised_once", "overlaps"}
 JUDGED = {
+    "00_warm_up": (set(), {"total", "gathers", "averages"}),
     "01_process_group": (set(), {"joins", "default_address", "default_port", "both_defaults"}),
     "03_train_ddp": (set(), {"same_as_one_process"}),
     "05_no_sync": (BY_TRACE, {"all_ranks", "synchronised_once"}),

@@ -2,7 +2,7 @@
 names it. What ranks may use of the machine is `Limits`, which an exercise may change; these hold for all.
 
 The bar behind them: judge and supervisors stay below 1 GiB together, 300 MiB of which are Python and torch. "At most"
-says what right solutions of the seven exercises need.
+says what right solutions of the exercises need.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from grader.model import Ending, Finding, RankRecord, Report, StackFrame
 from grader.model.trace import Communication, Span, Trace
 
 EVENTS = 1_300_000
-"""Of all traces: 6,000 events. The seven right solutions need 5,000 at most."""
+"""Of all traces: 6,000 events. The right solutions need 5,000 at most."""
 OUTPUT = 400_000
 """Of what all ranks printed."""
 STACKS = 300_000
