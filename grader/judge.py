@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -150,8 +152,10 @@ class Panel:
     def pytest_make_collect_report(self, collector: pytest.Collector) -> _Collecting:
         report = yield
         if report.failed:
-            reason = str(report.longrepr).strip().splitlines()[-1]
-            self._unread[collector.path] = f"checks.py could not be read: {reason}"
+            told = str(report.longrepr).strip()
+            line = re.findall(rf'{re.escape(collector.path.name)}(?::|", line )(\d+)', told)
+            where = f"{collector.path.name}:{line[-1]}" if line else collector.path.name
+            self._unread[collector.path] = f"{where} could not be read: {told.splitlines()[-1]}"
         return report
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -218,7 +222,8 @@ def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
         case NotRun():
             outcome = Outcome.BLOCKED
         case GraderError() if not isinstance(error, WireError):
-            outcome = Outcome.BROKEN
+            where = "" if isinstance(error, RunError) else _line_of_checks(error)
+            outcome, message = Outcome.BROKEN, f"{where}{message}"
         case _:
             outcome, findings = Outcome.FAILED, (Finding(subject=ODD, actual=_fault(error)),)
             message = findings[0].sentence()
@@ -234,12 +239,22 @@ def _text(error: BaseException) -> str:
 
 
 def _fault(error: BaseException) -> str:
-    """Where an exception was raised, and what it says."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}: " if trace else ""
+    """Where an exception was raised, and what it says. The line of the checks is the one that their author can mend;
+    the innermost one stands for it where there is none."""
+    places = _places(error)
+    where = _line_of_checks(error) or (f"{places[-1]}: " if places else "")
     return f"{where}{type(error).__name__}: {_text(error)[:LONGEST_FAULT]}"
+
+
+def _line_of_checks(error: BaseException) -> str:
+    """`checks.py:41: ` for the innermost line of the checks that an exception went through; empty where it has none."""
+    return next((f"{place}: " for place in reversed(_places(error)) if place.startswith("checks.py:")), "")
+
+
+def _places(error: BaseException) -> list[str]:
+    """`file:line` of each frame that an exception went through, outermost first."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return [f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in frames]
 
 
 def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleType:

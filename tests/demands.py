@@ -14,9 +14,10 @@ LINES = 160
 
 def demand_complete(name: str, root: Path, *, mutants: int, variants: int) -> None:
     """Enough mutants and variants, a mutant for every check, three hints everywhere, a reason and a section for each
-    check, nothing else in the folder, and a stub that nobody has begun."""
+    check, nothing else in the folder, a probe that asks for what `requires` names, and a stub that nobody has begun."""
     exercise = catalog.load(name, root)
     catalog.check_nothing_else(exercise.folder)
+    catalog.check_calls(exercise)
     assert all(check.why and check.section for check in exercise.checks), "make explain has nothing to say"
     wrong = catalog.load_mutants(exercise, root)
     assert len(wrong) >= mutants and len(catalog.variants(exercise, root)) >= variants

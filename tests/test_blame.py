@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from grader.grading.blame import Blame, Doubt, Kind, Step, decide, doubt_about
 from grader.grading.flow import judge
 from grader.grading.running import Runner
 from grader.grading.sessions import AnySession, Sessions
-from grader.model import Case, Exercise, Killed, Outcome, Raised, Run, Submission, TimedOut
+from grader.model import Case, Diagnosis, Exercise, Killed, Outcome, Raised, Run, StackFrame, Submission, TimedOut
 from grader.model.errors import Cancelled, NoRankStarted, NotRun, RunError, WatcherKilled
 from tests import small
-from tests.fakes import FakeSession, ended, right
+from tests.fakes import Answer, FakeSession, ended, right
 
 SUBMISSION = Submission(path=Path("total.py"), source=b"def total(value): ...", digest="theirs")
 SOLUTION = Submission(path=Path("total.py"), source=b"def total(value): return 1", digest="ours")
@@ -73,14 +74,15 @@ def test_the_rule_of_blame() -> None:
     assert decide([None], None, nobody) is Step.KEEP
     for kind in Kind:
         one, two = [doubt(kind)], [doubt(kind), doubt(kind)]
-        assert decide(one, None, nobody) is Step.AGAIN
+        first = Step.COMPARE if kind is Kind.PROBE else Step.AGAIN
+        assert decide(one, None, nobody) is first, "no other program on the machine makes a probe raise"
         assert decide([*one, None], None, nobody) is Step.KEEP
         assert decide(two, None, nobody) is Step.COMPARE
         assert decide(two, True, nobody) is Step.CHARGE
         assert decide(two, False, nobody) is Step.MACHINE
         assert decide(one, None, frozenset({kind})) is Step.CHARGE
         others = frozenset(Kind) - {kind}
-        assert decide(one, None, others) is Step.AGAIN, "what it was charged with was something else"
+        assert decide(one, None, others) is first, "what it was charged with was something else"
 
 
 def test_before_any_rank_was_started_it_is_the_machine() -> None:
@@ -108,9 +110,46 @@ def test_a_failure_of_the_students_is_never_retried(exercise: Exercise) -> None:
         assert type(made.run().ranks[0].ending) is type(ending) and len(made.log) == 1
 
 
-def test_a_case_in_which_ranks_are_to_die_leaves_no_doubt(exercise: Exercise) -> None:
-    from dataclasses import replace
+FRAME = StackFrame(file="probe.py", line=41, function="sum")
+FAULT = Raised(type="NameError", message="name 'x' is not defined", stack=(FRAME,))
 
+
+def fault(ending: Raised = FAULT) -> Answer:
+    """A run in which the probe raised something of its own on rank 0."""
+
+    def run(submission: Submission, case: Case) -> Run:
+        made = ended(ending)(submission, case)
+        return replace(made, diagnosis=Diagnosis(kind="raised", ranks=(0,), findings=()))
+
+    return run
+
+
+def test_what_the_probe_raises_with_the_solution_too_is_its_authors_fault(exercise: Exercise) -> None:
+    """It is told with the probe's line, and costs the student nothing."""
+    made = grade(exercise, fault(), fault(), solution=SOLUTION)
+    with pytest.raises(RunError, match=r"^probe\.py, line 41, raised NameError: name 'x' .* author is at fault\.$"):
+        made.run()
+    assert made.log == [(0, "theirs"), (1, "ours")]
+
+
+@pytest.mark.parametrize("solution", [SOLUTION, None])
+def test_what_the_probe_raises_with_the_submission_alone_is_the_submissions_doing(
+    exercise: Exercise, solution: Submission | None
+) -> None:
+    """What it returned led to it. Later ones of that kind are charged at once; without the solution all are."""
+    made = grade(exercise, fault(), *([right] if solution else []), fault(), solution=solution)
+    assert made.run().ranks[0].ending == FAULT and made.run(1).ranks[0].ending == FAULT
+    assert [who for _, who in made.log] == ["theirs", *(["ours"] if solution else []), "theirs"]
+
+
+def test_what_the_probe_raises_on_purpose_or_below_the_students_code_leaves_no_doubt(exercise: Exercise) -> None:
+    """Nor what it raises because another rank has gone."""
+    theirs = replace(FAULT, stack=(FRAME, StackFrame(file="total.py", line=3, function="total", student=True)))
+    for ending in (theirs, replace(FAULT, type="NeverMeet"), replace(FAULT, communication=True)):
+        assert doubt_about(fault(ending)(SUBMISSION, exercise.cases[0])) is None
+
+
+def test_a_case_in_which_ranks_are_to_die_leaves_no_doubt(exercise: Exercise) -> None:
     run = KILL(SUBMISSION, exercise.cases[0])
     assert doubt_about(run) and doubt_about(replace(run, case=replace(run.case, crashes=True))) is None
 
@@ -153,8 +192,6 @@ def test_where_the_solution_fails_too_the_machine_is_at_fault(exercise: Exercise
 
 def failed(answer: Any) -> Any:
     """The answer, with the diagnosis that a session would have given it."""
-    from dataclasses import replace
-
     from grader.ranks.diagnosis import diagnose
 
     def run(submission: Submission, case: Case) -> Run:

@@ -717,6 +717,19 @@ def test_verify_is_1_where_an_exercise_is_not_proved(root, monkeypatch, breaches
     assert result.stdout == "the matrix\nthe matrix\n"
 
 
+def test_a_log_hears_every_tenth_specimen_and_every_wrong_one(monkeypatch, capsys):
+    """`verify` in a pipe says that it goes on, and what went wrong as soon as it is known."""
+    from grader.cli import console
+
+    said: list[str] = []
+    tell = console.logged(said.append, "wrong")
+    for number in range(1, 26):
+        tell(f"{number} of 25{', wrong' if number == 4 else ''}: mutant wrong_{number}")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(said) == 25
+    assert [line.partition(" of")[0] for line in lines] == ["4", "11", "21"]
+
+
 # --- as a process -----------------------------------------------------------------------------------------------------
 
 BLOCKING = """

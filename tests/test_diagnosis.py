@@ -64,6 +64,15 @@ def test_the_earliest_exception_is_the_cause() -> None:
     ]
 
 
+def test_what_the_probe_raised_itself_is_told_with_its_line() -> None:
+    """Where no line of the student's is in the stack; else that line says more."""
+    probe = StackFrame(file="/grader/exercises/03/probe.py", line=41, function="sgd")
+    own = Raised(type="KeyError", message="'b'", stack=(probe, StackFrame(file="/torch/x.py", line=7, function="f")))
+    assert sentences(own) == ["KeyError was raised in the grader's probe.py, line 41 on rank 0: 'b'"]
+    theirs = Raised(type="KeyError", message="'b'", stack=(probe, *at(5)))
+    assert sentences(theirs) == ["KeyError was raised on rank 0: 'b' (line 5)"]
+
+
 def test_ranks_that_fail_alike_are_told_together() -> None:
     """Same type, same line, one sentence."""
     assert sentences(raised(5, 1.0), raised(5, 1.1)) == ["ValueError was raised on ranks 0, 1: boom (line 5)"]

@@ -9,10 +9,23 @@ import pytest
 import torch
 
 from grader import catalog
+from grader.checks import RankView
 from grader.grading.report import summarise
 from grader.judge import is_odd, judge, judge_live, preload
-from grader.model import Case, Diagnosis, Exercise, Finding, Outcome, Raised, RankRecord, Run, Submission, Verdict
-from grader.model.errors import UsageError
+from grader.model import (
+    Case,
+    Diagnosis,
+    Exercise,
+    Finding,
+    Finished,
+    Outcome,
+    Raised,
+    RankRecord,
+    Run,
+    Submission,
+    Verdict,
+)
+from grader.model.errors import CheckFailed, UsageError
 from grader.records import recording
 from tests import small
 
@@ -61,7 +74,23 @@ def test_a_wrong_value_fails_with_expected_actual_and_rank(exercise: Exercise) -
 def test_a_missing_observation_is_a_failure(exercise: Exercise) -> None:
     """Silence is never a pass."""
     runs = [small.sum_run(1, None), *right_runs()[1:]]
-    assert outcomes(judge(exercise, SUBMISSION, runs))["sums"] == "failed"
+    verdict = judge(exercise, SUBMISSION, runs)[0]
+    assert verdict.outcome is Outcome.FAILED and "recorded" in verdict.message
+
+
+def test_a_missing_observation_is_told_beside_those_that_were_recorded() -> None:
+    """A probe that came to its end may call it something else; code that left before has recorded what came before."""
+    said = {}
+    for ending in (Finished(), Raised(type="ValueError", message="boom")):
+        record = RankRecord(rank=0, ending=ending, observations={"b": 1, "a": 2})
+        with pytest.raises(CheckFailed) as caught:
+            RankView(record, right_runs()[0].case).read("c", int)
+        said[ending.kind] = str(caught.value)
+    assert said["finished"].endswith("The grader saw no 'c' on rank 0: recorded were 'a', 'b'")
+    assert said["raised"].endswith("the code left before it was recorded; recorded were 'a', 'b'")
+    many = RankRecord(rank=0, ending=Finished(), observations={f"n{number}": 1 for number in range(20)})
+    with pytest.raises(CheckFailed, match=r"'n19', …$"):
+        RankView(many, right_runs()[0].case).read("c", int)
 
 
 def test_a_run_that_went_wrong_fails_its_check_with_the_diagnosis(exercise: Exercise) -> None:
@@ -102,7 +131,8 @@ def test_checks_that_cannot_be_read_are_broken(exercise: Exercise, fault: str) -
     checks = exercise.folder / "checks.py"
     checks.write_text(f"{fault}\n{checks.read_text()}")
     verdicts = judge(exercise, SUBMISSION, right_runs())
-    assert {verdict.outcome for verdict in verdicts} == {Outcome.BROKEN} and verdicts[2].message
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.BROKEN}
+    assert verdicts[2].message.startswith("checks.py:1 could not be read: ")
     report = summarise(exercise, SUBMISSION, (), verdicts, seed=1, device="cpu", sandbox="limits", seconds=1.0)
     assert report.status == "error"
 
@@ -116,11 +146,24 @@ def test_a_probe_that_the_judge_cannot_import_breaks_the_checks_that_ask_for_it(
 
 
 def test_a_case_that_the_machine_kept_from_running_breaks_its_check(exercise: Exercise) -> None:
-    """A RunError is ours; a family that the author misspelt, too."""
-    assert outcomes(judge(exercise, SUBMISSION, right_runs()[:2]))["refuses"] == "broken"
+    """A RunError is ours; a family that the author misspelt, too, which is told with its line."""
+    verdict = judge(exercise, SUBMISSION, right_runs()[:2])[2]
+    assert verdict.outcome is Outcome.BROKEN and "checks.py" not in verdict.message
     checks = exercise.folder / "checks.py"
     checks.write_text(checks.read_text().replace('runs("bad")', 'runs("no_such_family")'))
-    assert outcomes(judge(exercise, SUBMISSION, right_runs()))["refuses"] == "broken"
+    verdict = judge(exercise, SUBMISSION, right_runs())[2]
+    line = 1 + checks.read_text().splitlines().index('    for run in runs("no_such_family"):')
+    assert verdict.outcome is Outcome.BROKEN
+    assert verdict.message == f"checks.py:{line}: no case family 'no_such_family' in exercise.yaml"
+
+
+def test_what_a_check_could_not_make_sense_of_is_told_with_the_line_of_the_check(exercise: Exercise) -> None:
+    """Not with that of torch or of ours in which it went wrong."""
+    checks = exercise.folder / "checks.py"
+    checks.write_text('import json\n\n\ndef test_sums(runs):\n    """A"""\n    json.loads("{")\n' + checks.read_text())
+    checks.write_text(checks.read_text().replace("def test_sums(runs, probe)", "def test_other(runs, probe)"))
+    verdict = judge(exercise, SUBMISSION, right_runs())[0]
+    assert is_odd(verdict) and "checks.py:6: JSONDecodeError: " in verdict.message
 
 
 WRONG = {

@@ -171,6 +171,42 @@ def test_verdicts_that_somebody_wrote_into_the_file_must_still_be_those_that_are
     assert retried(root, path, tried) == ["stub", *ALL[3:]]
 
 
+# --- when something is wrong ------------------------------------------------------------------------------------------
+
+
+def test_where_the_solution_fails_the_rest_is_not_tried(
+    root: Path, path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its breach is told at once; that no mutant fails a check is no news then."""
+    monkeypatch.setitem(globals(), "as_it_must", failing_everything)
+    proof = verify(small.NAME, root, memory=Memory(path))
+    assert tried == ["stub", "solution"] and len(proof.trials) == 2
+    *wrong, last = proof.breaches()
+    assert len(wrong) == 3 and all("solution" in breach for breach in wrong)
+    assert last == "4 specimens were not tried: first the solution has to pass"
+
+
+def failing_everything(exercise: Exercise, specimen: Specimen) -> Trial:
+    verdicts = tuple(Verdict(check=check, outcome=Outcome.FAILED, message="no") for check in exercise.checks)
+    return Trial(specimen=specimen, verdicts=verdicts, seed=4, seconds=0.1)
+
+
+def test_a_broken_check_is_told_once(root: Path) -> None:
+    """With what it says, and for how many specimens; that it did not pass or fail is not told as well."""
+    exercise = catalog.load(small.NAME, root)
+    message = "checks.py:3: no case family 'x' in exercise.yaml"
+    verdicts = tuple(
+        Verdict(check=c, outcome=Outcome.BROKEN if c.id == "same" else Outcome.PASSED, message=message)
+        for c in exercise.checks
+    )
+    kinds = [(Kind.SOLUTION, "solution"), (Kind.VARIANT, "gathers"), (Kind.VARIANT, "other")]
+    made = [Specimen(kind=kind, name=name, path=path_of(root), source=b"") for kind, name in kinds]
+    trials = tuple(Trial(specimen=specimen, verdicts=verdicts, seed=1, seconds=0.1) for specimen in made)
+    found = Proof(exercise=exercise, trials=trials, seconds=0.1).breaches()
+    assert found[0] == f"solution solution (seed 1) and 2 more: check same is broken: {message}"
+    assert all(breach.startswith("no mutant fails") for breach in found[1:])
+
+
 # --- fair marks -------------------------------------------------------------------------------------------------------
 
 REASON = "  below_60: The sum is all that the exercise is about.\n"

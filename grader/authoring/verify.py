@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -92,18 +93,29 @@ class Trial:
 
     def breaches(self) -> Iterator[str]:
         """One sentence for each verdict that should have been another."""
-        who = f"{self.specimen.kind.value} {self.specimen.name} (seed {self.seed})"
-        for verdict in self.verdicts:
-            if is_odd(verdict):
-                yield f"{who}: check {verdict.check.id} is broken: {verdict.message}"
-        passed, failed = self.of(Outcome.PASSED), self.of(Outcome.FAILED)
+        yield from (f"{self.who}: check {check} is broken: {message}" for check, message in self.broken().items())
+        yield from self.misjudged()
+
+    @property
+    def who(self) -> str:
+        return f"{self.specimen.kind.value} {self.specimen.name} (seed {self.seed})"
+
+    def broken(self) -> dict[str, str]:
+        """The checks that met what they were not written for, and what they say."""
+        return {verdict.check.id: verdict.message for verdict in self.verdicts if is_odd(verdict)}
+
+    def misjudged(self) -> Iterator[str]:
+        """The same of checks that are not broken."""
+        who, broken = self.who, self.broken().keys()
+        passed, failed = self.of(Outcome.PASSED), self.of(Outcome.FAILED) - broken
         if self.specimen.kind is Kind.STUB:
             yield from (f"{who}: passes {check}" for check in sorted(passed))
         elif self.specimen.kind is Kind.MUTANT:
-            yield from (f"{who}: does not fail {check}" for check in sorted(self.specimen.fails - failed))
+            yield from (f"{who}: does not fail {check}" for check in sorted(self.specimen.fails - failed - broken))
             yield from (self._unexpected(who, check) for check in sorted(failed - self.specimen.fails))
         else:
-            yield from (self._unexpected(who, v.check.id) for v in self.verdicts if v.outcome is not Outcome.PASSED)
+            wrong = [v.check.id for v in self.verdicts if v.outcome is not Outcome.PASSED and v.check.id not in broken]
+            yield from (self._unexpected(who, check) for check in wrong)
 
     def _unexpected(self, who: str, check: str) -> str:
         verdict = next(v for v in self.verdicts if v.check.id == check)
@@ -112,20 +124,33 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """All trials of one exercise."""
+    """All trials of one exercise. `untried` specimens were left, since the solution itself was wrong."""
 
     exercise: Exercise
     trials: tuple[Trial, ...]
     seconds: float
+    untried: int = 0
 
     def breaches(self) -> list[str]:
         """Everything that is wrong with the exercise; empty if it is proved."""
-        found = [breach for trial in self.trials for breach in trial.breaches()]
+        found = [*self._broken(), *(breach for trial in self.trials for breach in trial.misjudged())]
         if self.exercise.name not in NOT_YET_FAIR:
             found += self.unfair()
+        if self.untried:
+            return [*found, f"{self.untried} specimens were not tried: first the solution has to pass"]
         mutants = [trial for trial in self.trials if trial.specimen.kind is Kind.MUTANT]
         killers = {check for trial in mutants for check in trial.of(Outcome.FAILED)}
         return found + [f"no mutant fails {c.id}" for c in self.exercise.checks if c.id not in killers]
+
+    def _broken(self) -> Iterator[str]:
+        """Each broken check once for each thing that it says, however many specimens meet it."""
+        met: dict[tuple[str, str], list[str]] = {}
+        for trial in self.trials:
+            for broken in trial.broken().items():
+                met.setdefault(broken, []).append(trial.who)
+        for (check, message), who in met.items():
+            others = f" and {len(who) - 1} more" if len(who) > 1 else ""
+            yield f"{who[0]}{others}: check {check} is broken: {message}"
 
     def unfair(self) -> list[str]:
         """Mutants that are worth less than they should be, or that excuse what is not so."""
@@ -172,18 +197,26 @@ def verify(
     same content is taken from there, and what is right is added to it; never so with a seed, which asks for a trial."""
     exercise = catalog.load(name, root)
     catalog.check_nothing_else(exercise.folder)
+    catalog.check_calls(exercise)
     chosen = [specimen for specimen in specimens(exercise, root) if select(specimen)]
     start = time.monotonic()
     keys = _keys(exercise, root, chosen, start_method) if memory and seed is None else {}
     known = {specimen: trial for specimen in keys if (trial := _recalled(memory, exercise, specimen, keys[specimen]))}
     tried = {}
     if missing := [specimen for specimen in chosen if specimen not in known]:
-        with warm_session(start_method) as session:
-            for trial in try_all(session, exercise, root, missing, seed, progress):
+        with (
+            warm_session(start_method) as session,
+            closing(try_all(session, exercise, root, missing, seed, progress)) as coming,
+        ):
+            for trial in coming:
                 tried[trial.specimen] = trial
                 _remember(memory, keys, trial)
-    trials = tuple((known | tried)[specimen] for specimen in chosen)
-    return Proof(exercise=exercise, trials=trials, seconds=time.monotonic() - start)
+                if trial.specimen.kind is Kind.SOLUTION and any(trial.breaches()):
+                    break  # mutants are edits of it: what they fail would say nothing
+    found = known | tried
+    trials = tuple(found[specimen] for specimen in chosen if specimen in found)
+    seconds = time.monotonic() - start
+    return Proof(exercise=exercise, trials=trials, seconds=seconds, untried=len(chosen) - len(trials))
 
 
 def _keys(exercise: Exercise, root: Path, chosen: Sequence[Specimen], start_method: str) -> dict[Specimen, str]:
@@ -221,15 +254,17 @@ def try_all(
     chosen: Sequence[Specimen],
     seed: int | None,
     progress: Callable[[str], None],
-) -> Iterator[Trial]:
+) -> Generator[Trial]:
     """Run specimens in a pool and judge each in this thread, since pytest is not made for several."""
     with pool_on(session, 1 + (os.cpu_count() or 1)) as pool:
         jobs = [(specimen, pool.submit(_run, session, exercise, root, specimen, seed)) for specimen in chosen]
-        for specimen, job in jobs:
+        for number, (specimen, job) in enumerate(jobs, 1):
             used, received, runs, seconds = job.result()
-            progress(f"{exercise.name}: {specimen.kind.value} {specimen.name}")
             verdicts = judge(exercise, received, runs)
-            yield Trial(specimen=specimen, verdicts=verdicts, seed=used, seconds=seconds)
+            trial = Trial(specimen=specimen, verdicts=verdicts, seed=used, seconds=seconds)
+            wrong = ", wrong" if any(trial.breaches()) else ""
+            progress(f"{number} of {len(jobs)}{wrong}: {specimen.kind.value} {specimen.name}")
+            yield trial
 
 
 def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, seed: int | None) -> _Ran:

@@ -8,6 +8,7 @@ A fault of an author is an AuthorError with path and line; a wrong name typed by
 """
 
 from grader.catalog.assignment import dump_assignment, load_assignment
+from grader.catalog.calls import check_calls
 from grader.catalog.equivalents import Equivalent, load_equivalents
 from grader.catalog.exercise import check_nothing_else, checks_for, load, overlay
 from grader.catalog.mutants import Mutant, load_mutants, variants
@@ -17,6 +18,7 @@ __all__ = [
     "Equivalent",
     "Mutant",
     "all_names",
+    "check_calls",
     "check_nothing_else",
     "checks_for",
     "dump_assignment",

@@ -16,10 +16,10 @@ from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, 
 from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
-from grader.model import MIB, Case, Check, Exercise, Limits, RequiredName, file_of
+from grader.model import MIB, PROBE, Case, Check, Exercise, Limits, RequiredName, file_of
 from grader.model.errors import AuthorError, UsageError
 
-STATEMENT, PROBE, CHECKS = "README.md", "probe.py", "checks.py"
+STATEMENT, CHECKS = "README.md", "checks.py"
 _NEEDED = (MANIFEST, PROBE, CHECKS)
 _POINTS = 100
 

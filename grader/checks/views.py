@@ -21,6 +21,9 @@ from grader.checks.witness import Witnessed
 from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, Value
 from grader.model.errors import CheckFailed, GraderError
 
+LISTED = 12
+"""So many names of observations are told where one is missing."""
+
 
 class RankView(Communication):
     """One rank of a run: `rank`, `ending`, what it was run with, what its probe recorded, and the expectations that a
@@ -51,8 +54,15 @@ class RankView(Communication):
     def __getitem__(self, name: str) -> Value:
         """The observation `name` as it came: any value that the wire allows. A rank without it fails the check."""
         if name not in self._record.observations:
-            self.fail(f"The grader saw no {name!r}", actual="the code left before it was recorded")
+            self.fail(f"The grader saw no {name!r}", actual=self._instead())
         return self._record.observations[name]
+
+    def _instead(self) -> str:
+        """What there is where an observation is missing; a probe that came to its end may call it something else."""
+        names = sorted(map(repr, self._record.observations))
+        names = [*names[:LISTED], "…"] if len(names) > LISTED else names
+        recorded = f"recorded were {', '.join(names)}" if names else "nothing was recorded"
+        return recorded if isinstance(self.ending, Finished) else f"the code left before it was recorded; {recorded}"
 
     def get(self, name: str, default: Value = None) -> Value:
         return self._record.observations.get(name, default)

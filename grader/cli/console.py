@@ -60,6 +60,30 @@ def style(asked: bool | None) -> Style:
     return {"color": colored(asked), "width": width()}
 
 
+EVERY = 10
+"""A log gets a line for every so many things that were tried."""
+
+
+def logged(progress: Callable[[str], None], bad: str) -> Callable[[str], None]:
+    """A spinner shows each phase; a log, which gets only the first one from it, one phase in ten as well, and those
+    that hold the word `bad`."""
+    count = 0
+
+    def tell(phase: str) -> None:
+        nonlocal count
+        progress(phase)
+        if count and (count % EVERY == 0 or bad in phase.partition(":")[0]) and not sys.stderr.isatty():
+            say(phase)
+        count += 1
+
+    return tell
+
+
+def by_make() -> bool:
+    """Whether make has called us, which says so to all that it calls; its own commands are then the ones to name."""
+    return "MAKELEVEL" in os.environ
+
+
 def progress(label: str, plain: bool) -> contextlib.AbstractContextManager[Callable[[str], None]]:
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return spinner.shown(sys.stderr, label, spinner=terminal and not plain)

@@ -186,7 +186,7 @@ def _shown(graded: Graded, plan: Plan, asked: Options, later: bool) -> int:
         return graded.error.exit_code
     assert graded.entry is not None
     shown = asked.outputs.shown(plan.result([graded.entry])).entries[0].report
-    asked.outputs.page(("\n" if later else "") + terminal.render(shown, **asked.style))
+    asked.outputs.page(("\n" if later else "") + terminal.render(shown, by_make=console.by_make(), **asked.style))
     return CODES[shown.status]
 
 

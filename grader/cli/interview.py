@@ -91,7 +91,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         ask=_asker(left, asked.plain),
         say=console.show,
         grade=lambda: _graded(exercise, file, root, asked.plain),
-        show=lambda report: terminal.render(report, **style),
+        show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
         statement=statement.rendered(text, **style),
         page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
     )

@@ -23,7 +23,7 @@ def command(report: Path, color: bool | None, **chosen: Any) -> None:
     wanted.check()
     if not (wanted.files or wanted.github):
         shown, style = wanted.shown(result), console.style(color)
-        pages = [terminal.render(entry.report, **style) for entry in shown.entries]
+        pages = [terminal.render(entry.report, by_make=console.by_make(), **style) for entry in shown.entries]
         overall = [summary.render(shown, **style)] if len(pages) > 1 else []
         console.show("\n".join([*pages, *overall]))
     wanted.write(result)

@@ -7,6 +7,8 @@ shared, or end itself as the kernel would. So
 * anything else is run once more, alone, in a fresh session, and the second attempt counts;
 * where that fails by itself too, the exercise's solution, if it is at hand, is run in the same way before anybody is
   blamed. If it fails as well, the machine is at fault; if not, the submission is;
+* where the exercise's probe raised something of its own, with no line of the submission's in the stack, the solution
+  is run at once: if the probe raises there as well, its author is at fault;
 * once a submission was charged, its later failures of the same kind are charged at once.
 
 `decide` is the rule, and pure.
@@ -20,9 +22,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from grader.grading.sessions import AnySession, Sessions
-from grader.model import Case, Diagnosis, Finding, Killed, Raised, RankRecord, Run, Submission
+from grader.model import PROBE, Case, Diagnosis, Finding, Killed, Raised, RankRecord, Run, Submission
 from grader.model.errors import NoRankStarted, RunError
 
+ON_PURPOSE = ("NeverMeet",)
+"""What probes raise to be told: ranks did not come to where the others wait for them."""
 REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 HINT = "The processes and files beside those of the ranks belong to the grader; a submission has no business with them."
 
@@ -36,6 +40,7 @@ class Kind(Enum):
     NO_RESULT = "there is no result"
     KILLED = "a rank was killed, and not by the grader"
     REFUSED = "a port was taken"
+    PROBE = "the exercise's probe raised something of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,7 @@ def decide(doubts: Sequence[Doubt | None], solution_went_well: bool | None, char
         return Step.MACHINE
     if last.kind in charged:
         return Step.CHARGE
-    if len(doubts) == 1:
+    if len(doubts) == 1 and last.kind is not Kind.PROBE:  # which no other program on the machine brings about
         return Step.AGAIN
     if solution_went_well is None:
         return Step.COMPARE
@@ -169,6 +174,16 @@ def doubt_about(run: Run) -> Doubt | None:
             return Doubt(kind=Kind.KILLED, reason=f"rank {record.rank} was killed by SIGKILL")
         if isinstance(ending, Raised) and any(mark in ending.message for mark in REFUSED):
             return Doubt(kind=Kind.REFUSED, reason=f"a port was taken on rank {record.rank}")
+    return _doubt_about_the_probe(run)
+
+
+def _doubt_about_the_probe(run: Run) -> Doubt | None:
+    """Whether the first failure was raised by the probe itself. What the submission returned may have led to it."""
+    for rank in run.diagnosis.ranks if run.diagnosis else ():
+        ending = run.ranks[rank].ending
+        if isinstance(ending, Raised) and ending.probe_line and not (ending.communication or ending.type in ON_PURPOSE):
+            reason = f"{PROBE}, line {ending.probe_line}, raised {ending.type}: {ending.message}"
+            return Doubt(kind=Kind.PROBE, reason=reason)
     return None
 
 
@@ -182,6 +197,11 @@ def _machine(case: Case, last: Tried) -> RunError:
     assert last.doubt
     if last.doubt.is_the_machine and last.doubt.error:
         return last.doubt.error
+    if last.doubt.kind is Kind.PROBE:
+        return RunError(
+            f"{last.doubt.reason}. It does not get on with the exercise's own solution either, so the exercise's "
+            "author is at fault."
+        )
     return RunError(
         f"{case.id} could not be run here: {last.doubt.reason}, and the exercise's own solution did not run well "
         "either. Close other programs and try again."

@@ -28,6 +28,7 @@ from grader.model.report import (
     alone,
 )
 from grader.model.run import (
+    PROBE,
     Deadlocked,
     Diagnosis,
     Ending,
@@ -48,6 +49,7 @@ from grader.model.run import (
 __all__ = [
     "MAX_SEED",
     "MIB",
+    "PROBE",
     "Case",
     "Check",
     "Deadlocked",

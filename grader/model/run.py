@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from grader.model.exercise import Case
@@ -12,6 +13,8 @@ from grader.model.finding import Finding
 from grader.model.trace import Trace
 from grader.model.witness import Witness
 
+PROBE = "probe.py"
+"""The file of an exercise that runs in every rank beside the student's."""
 Value = Any
 """What may cross the wire: None, bool, int, float, str, bytes, torch.Tensor, and lists and dicts of these."""
 
@@ -50,6 +53,13 @@ class Ending:
     @property
     def at(self) -> int | None:
         return next((frame.line for frame in reversed(self.stack) if frame.student), None)
+
+    @property
+    def probe_line(self) -> int | None:
+        """The innermost line of the exercise's probe, where no line of the student's file is in the stack."""
+        if self.at is not None:
+            return None
+        return next((frame.line for frame in reversed(self.stack) if PurePath(frame.file).name == PROBE), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

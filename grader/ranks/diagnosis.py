@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from grader.model import (
+    PROBE,
     Case,
     Deadlocked,
     Diagnosis,
@@ -25,6 +26,7 @@ SIGNALS = {
     "SIGABRT": "SIGABRT (C++ code gave up, in communication often for tensors of different sizes)",
 }
 
+PROBE_HINT = "No line of yours raised this: the grader met what it is not made for. What did your code return or leave?"
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""
 
@@ -101,8 +103,12 @@ def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
 def describe(ending: Ending, file: str) -> tuple[str, str | None]:
     """Subject and hint of an ending, in a student's words."""
     if isinstance(ending, Raised):
-        when = f"{file} could not be imported" if ending.importing else f"{ending.type} was raised"
-        return when, None
+        if ending.importing:
+            return f"{file} could not be imported", None
+        line = ending.probe_line
+        if line is None or ending.communication:
+            return f"{ending.type} was raised", None
+        return f"{ending.type} was raised in the grader's {PROBE}, line {line}", PROBE_HINT
     if isinstance(ending, Exited):
         hint = "A function that is graded returns to its caller; it does not end the process."
         return f"The process was left by {ending.how}({ending.code})", hint

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from grader.catalog.exercise import CHECKS, PROBE
+from grader.catalog.exercise import CHECKS
 from grader.catalog.names import MANIFEST
-from grader.model import Exercise
+from grader.model import PROBE, Exercise
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHARED = ("kit", "checks")

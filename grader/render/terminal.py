@@ -24,9 +24,10 @@ OUTPUTS_SHOWN = 4
 Lines = list[Text]
 
 
-def render(report: Report, *, color: bool = False, width: int = 80) -> str:
-    """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour."""
-    return paint(_Page(safe_report(report), min(max(width, NARROWEST), WIDEST)).lines(), color)
+def render(report: Report, *, color: bool = False, width: int = 80, by_make: bool = True) -> str:
+    """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour. `by_make`: the command
+    that replays is make's."""
+    return paint(_Page(safe_report(report), min(max(width, NARROWEST), WIDEST), by_make).lines(), color)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class _Page:
 
     report: Report
     width: int
+    by_make: bool
     owners: dict[Finding, Verdict | None] = field(default_factory=dict)
 
     def lines(self) -> Lines:
@@ -110,7 +112,7 @@ class _Page:
 
     def replay(self) -> Lines:
         """The seed and the command that grades with it again, split so that it can still be copied."""
-        label, command = f"Seed {self.report.seed} · replay with", replay(self.report)
+        label, command = f"Seed {self.report.seed} · replay with", replay(self.report, self.by_make)
         if len(label) + 1 + len(" ".join(command)) <= self.width:
             return [Text.assemble((f"{label} ", "dim"), " ".join(command))]
         rows = [" ".join(command)] if len(" ".join(command)) <= self.width - 2 else command

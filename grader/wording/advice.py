@@ -49,16 +49,19 @@ def where_to_start(report: Report) -> tuple[str, str]:
     return str(report.submission.path), f"in {folder}"
 
 
-def replay(report: Report) -> list[str]:
-    """The words of the command that grades with the same seed.
+def replay(report: Report, by_make: bool = True) -> list[str]:
+    """The words of the command that grades with the same seed, by make or without it.
 
     The submission's path goes into it only if neither make nor a shell reads anything else in it.
     """
     exercise, path = report.exercise, str(report.submission.path)
-    words = [f"make grade EX={exercise.number if exercise.number.isdigit() else exercise.name}"]
-    if not at_home(report) and re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII):
-        words.append(f"SUBMISSION={path}")
-    return [*words, f'ARGS="--seed {report.seed}"']
+    name = exercise.number if exercise.number.isdigit() else exercise.name
+    elsewhere = not at_home(report) and re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII)
+    if by_make:
+        submission = [f"SUBMISSION={path}"] if elsewhere else []
+        return [f"make grade EX={name}", *submission, f'ARGS="--seed {report.seed}"']
+    submission = [f"--submission {path}"] if elsewhere else []
+    return [f"python -m grader grade {name}", *submission, f"--seed {report.seed}"]
 
 
 def _unwritten_frames(report: Report) -> list[StackFrame]:
