@@ -12,8 +12,10 @@ import torch
 from click.testing import CliRunner
 
 from grader import catalog
+from grader.authoring.lab import solution_of
 from grader.authoring.mutation import state
-from grader.authoring.mutation.generate import diff, mutants
+from grader.authoring.mutation.distributed import SCOPED
+from grader.authoring.mutation.generate import AutoMutant, diff, mutants
 from grader.authoring.mutation.runner import (
     FACTOR,
     LEAST_SECONDS,
@@ -38,6 +40,14 @@ from grader.model import (
 from grader.model.errors import AuthorError, RunError, UsageError
 from tests import small
 from tests.fakes import FakeSession, right
+
+ROOT = Path(__file__).parents[1]
+
+
+def plain(source: str) -> list[AutoMutant]:
+    """The mutants of all operators but those that know distributed code (test_mutation_distributed.py)."""
+    scoped = {name for name, _, _ in SCOPED}
+    return [mutant for mutant in mutants(source) if mutant.operator not in scoped]
 
 
 def made(source: str, operator: str) -> list[str]:
@@ -122,7 +132,7 @@ class Sampler(Base[int]):
 
 def test_what_is_no_code_is_left_alone() -> None:
     """Docstrings, comments, annotations, imports, base classes and the wording of what is raised."""
-    assert sorted(mutant.identity for mutant in mutants(SOURCE)) == [
+    assert sorted(mutant.identity for mutant in plain(SOURCE)) == [
         "comparison | Sampler.check | if rank < 0: | rank < 0 -> rank <= 0",
         "constant | Sampler.check | if rank < 0: | 0 -> -1",
         "constant | Sampler.check | if rank < 0: | 0 -> 1",
@@ -133,13 +143,14 @@ def test_what_is_no_code_is_left_alone() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", catalog.all_names(Path(__file__).parents[1]))
+@pytest.mark.parametrize("name", catalog.all_names(ROOT))
 def test_every_mutant_of_a_solution_is_another_program_with_a_name_of_its_own(name: str) -> None:
     """It compiles, no two are the same program or are called alike, and none is the solution."""
-    subject = load(name, Path(__file__).parents[1])
-    programs = {ast.dump(ast.parse(source)) for source in (subject.source, *(m.source for m in subject.mutants))}
-    assert len(programs) == len(subject.mutants) + 1 > 20
-    assert len({mutant.identity for mutant in subject.mutants}) == len(subject.mutants)
+    path = solution_of(catalog.load(name, ROOT), ROOT)
+    found = mutants(path.read_text())
+    programs = {ast.dump(ast.parse(source)) for source in (path.read_text(), *(m.source for m in found))}
+    assert len(programs) == len(found) + 1 > 20
+    assert len({mutant.identity for mutant in found}) == len(found)
 
 
 def test_a_name_lives_through_edits_elsewhere() -> None:
@@ -152,17 +163,17 @@ def test_a_name_lives_through_edits_elsewhere() -> None:
 
 def test_equal_names_are_numbered() -> None:
     """The second of two equal statements of one function is #2."""
-    found = [mutant.identity for mutant in mutants("def f():\n    g()\n    g()\n")]
+    found = [mutant.identity for mutant in plain("def f():\n    g()\n    g()\n")]
     assert found == ["drop-statement | f | g()", "drop-statement | f | g() | #2"]
 
 
 def test_a_mutant_tells_what_it_does() -> None:
     """To a reader in a sentence, and as the lines of a diff."""
     source = "def f(sampler, epoch):\n    sampler.set_epoch(epoch)  # anew\n"
-    (mutant,) = mutants(source)
+    (mutant,) = plain(source)
     assert mutant.description == "drops `sampler.set_epoch(epoch)` in f, line 2"
     lines = ["@@ -2 +2 @@", "-    sampler.set_epoch(epoch)  # anew", "+    pass  # anew"]
-    assert diff(source, mutant).splitlines() == lines
+    assert diff(mutant).splitlines() == lines
 
 
 # --- equivalents.yaml ------------------------------------------------------------------------------------------------
@@ -301,8 +312,8 @@ def test_the_table_keeps_the_rows_of_others(root: Path) -> None:
     other = "| 01_process_group | 1 | 1 | 0 | 0 | 0 | 100.0 % |"
     old = f"| exercise |\n|---|\n| 90_total | 0 | 0 | 0 | 0 | 0 | 0 % |\n{other}"
     text = state.tabulated(f"# Page\n{state.BEGIN}\n{old}\n{state.END}\nEnd\n", [score])
-    count = len(score.results)
-    row = f"| 90_total | {count} | {count - 2} | 1 | 0 | 1 | {score.percent:.1f} % |"
+    count = score.subject.counts()[""]
+    row = f"| 90_total | {count} | {count - 2} | 1 | 0 | 1 | {100 * (count - 2) / (count - 1):.1f} % |"
     assert text.startswith("# Page\n") and text.endswith(f"{other}\n{row}\n{state.END}\nEnd\n")
     assert state.tabulated(text, [score]) == text
     with pytest.raises(UsageError, match="lacks the lines"):

@@ -32,6 +32,7 @@ class Options:
     only: str
     survivors: bool
     untried: bool
+    full: bool
     list: bool
     json: Path | None
     table: Path | None
@@ -39,8 +40,8 @@ class Options:
     def check(self) -> None:
         """What cannot be meant, and files that cannot be written. Raises UsageError."""
         chosen = self.only or self.survivors or self.untried
-        if not self.auto and (chosen or self.list or self.json or self.table):
-            raise UsageError("--only, --survivors, --untried, --list, --json and --table go with --auto.")
+        if not self.auto and (chosen or self.full or self.list or self.json or self.table):
+            raise UsageError("--only, --survivors, --untried, --full, --list, --json and --table go with --auto.")
         if (self.survivors or self.untried) and (self.json is None or not self.json.is_file()):
             raise UsageError("--survivors and --untried need --json FILE as an earlier run has written it.")
         if self.table and chosen:
@@ -61,6 +62,7 @@ class Options:
 @click.option("--only", default="", metavar="TEXT", help="With --auto: mutants whose name holds TEXT.")
 @click.option("--survivors", is_flag=True, help="With --auto --json FILE: those that survived when FILE was written.")
 @click.option("--untried", is_flag=True, help="With --auto --json FILE: those that FILE does not know.")
+@click.option("--full", is_flag=True, help="With --auto: all mutants of the variants, not a few that are drawn.")
 @click.option("--list", is_flag=True, help="With --auto: name the mutants, try none.")
 @click.option("--json", type=options.file_path, help="With --auto: keep each mutant's fate here; what it has stays.")
 @click.option("--table", type=options.file_path, help="With --auto: write the exercise's row in this page's table.")
@@ -91,7 +93,7 @@ def _prove(names: Sequence[str], root: Path, asked: Options) -> int:
                 root,
                 seed=asked.seed,
                 start_method=asked.start_method,
-                progress=progress,
+                progress=console.logged(progress, "wrong"),
                 memory=Memory(kept, console.say, fresh=asked.fresh) if kept else None,
             )
         console.show(proof_page.matrix(proof))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ from grader.cli import console
 from grader.cli.ending import FAILED, PASSED, terminable
 from grader.cli.verify import Options
 
-EVERY = 10
-"""A log gets a line for every so many mutants."""
-
 
 def attack(names: Sequence[str], root: Path, asked: Options) -> int:
     """Try the automatic mutants of the exercises, one exercise after another."""
@@ -25,7 +21,7 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
     code = PASSED
     for name in names:
         subject = score.load(name, root)
-        select = _selection(asked, known.get(name, {}))
+        select = _selection(asked, known.get(name, {}), subject)
         if asked.list:
             _show_names(subject, select)
             continue
@@ -35,7 +31,7 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
                 seed=asked.seed,
                 start_method=asked.start_method,
                 select=select,
-                progress=_both(progress),
+                progress=console.logged(progress, "survived"),
                 known=lambda one: _keep(one, asked),
             )
         console.show(score.page(found))
@@ -45,14 +41,16 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
     return code
 
 
-def _selection(asked: Options, known: dict[str, Any]) -> Callable[[AutoMutant], bool]:
-    """Which mutants are meant, by their names and by what an earlier run has found."""
-    survivors = state.survivors(known)
+def _selection(asked: Options, known: dict[str, Any], subject: Subject) -> Callable[[AutoMutant], bool]:
+    """Which mutants are meant, by their names, by what an earlier run has found, and by drawing. What survived is tried
+    again whether it is drawn or not."""
+    survivors, drawn = state.survivors(known), subject.drawn()
 
     def chosen(mutant: AutoMutant) -> bool:
         name = mutant.identity
         return (
             asked.only in name
+            and (asked.full or asked.survivors or name in drawn)
             and (name in survivors or not asked.survivors)
             and (name not in known or not asked.untried)
         )
@@ -63,20 +61,9 @@ def _selection(asked: Options, known: dict[str, Any]) -> Callable[[AutoMutant], 
 def _show_names(subject: Subject, select: Callable[[AutoMutant], bool]) -> None:
     for mutant in filter(select, subject.mutants):
         console.show(f"{subject.exercise.name}:{mutant.line}: {mutant.identity}")
-
-
-def _both(progress: Callable[[str], None]) -> Callable[[str], None]:
-    """A spinner shows each phase; a log, which gets only the first one from it, one phase in ten as well."""
-    count = 0
-
-    def tell(phase: str) -> None:
-        nonlocal count
-        progress(phase)
-        if count and count % EVERY == 0 and not sys.stderr.isatty():
-            console.say(phase)
-        count += 1
-
-    return tell
+    of = {variant or "the solution": number for variant, number in subject.counts().items()}
+    told = ", ".join(f"{number} of {name}" for name, number in of.items())
+    console.say(f"{subject.exercise.name} has {len(subject.mutants)} automatic mutants: {told}.")
 
 
 def _keep(found: Score, asked: Options) -> None:

@@ -15,16 +15,22 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from grader.authoring.mutation import scope as scoping
+from grader.authoring.mutation.distributed import SCOPED
 from grader.authoring.mutation.operators import OPERATORS, Replacement
+from grader.authoring.mutation.scope import NOWHERE, Scope
 
 MODULE = "<module>"
+SHOWN = 80
+"""Letters of the code that is changed, in a sentence."""
 _SEPARATOR = " | "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoMutant:
     """A solution with one small fault. `identity` is operator | function | the text of the line | the change, and a
-    number where that is not unique; `line` is for readers only."""
+    number where that is not unique; `line` is for readers only. `base` is what it was made of, of which `variant` is
+    the name where that is not the solution itself."""
 
     identity: str
     operator: str
@@ -32,15 +38,19 @@ class AutoMutant:
     line: int
     description: str
     source: str
+    base: str
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a node stands: in which function, in what statement, under which node."""
+    """Where a node stands: in which function, in what statement, under which node, in which class."""
 
     function: str = MODULE
     raising: bool = False
     parent: cst.CSTNode | None = None
+    owner: cst.ClassDef | None = None
+    scope: Scope = NOWHERE
 
 
 def mutants(source: str) -> tuple[AutoMutant, ...]:
@@ -53,21 +63,22 @@ def mutants(source: str) -> tuple[AutoMutant, ...]:
     seen = {_program(source), None}
     found = []
     for statement, node, place in _everywhere(module):
-        for operator, replacement in _replacements(node, place):
+        for operator, replacement, label, at in _replacements(node, place):
             changed = _replaced(module, statement, node, replacement)
             program = _program(changed)
             if changed is not None and program not in seen:
                 seen.add(program)
-                line = positions[node].start.line
-                change = _change(module, operator, node, replacement)
+                line = positions[at].start.line
+                change = label or _change(module, operator, node, replacement)
                 found.append(
                     AutoMutant(
                         identity=_identity(operator, place.function, lines[line - 1], change),
                         operator=operator,
                         function=place.function,
                         line=line,
-                        description=f"{_sentence(module, operator, node, change)} in {place.function}, line {line}",
+                        description=f"{_told(module, operator, at, change, label)} in {place.function}, line {line}",
                         source=changed,
+                        base=source,
                     )
                 )
     return tuple(_numbered(sorted(found, key=lambda mutant: mutant.line)))
@@ -86,9 +97,9 @@ def _numbered(found: list[AutoMutant]) -> Iterator[AutoMutant]:
         yield mutant if number == 1 else replace(mutant, identity=f"{mutant.identity}{_SEPARATOR}#{number}")
 
 
-def diff(source: str, mutant: AutoMutant) -> str:
+def diff(mutant: AutoMutant) -> str:
     """What the mutant changes, as the lines of a unified diff without context."""
-    lines = difflib.unified_diff(source.splitlines(), mutant.source.splitlines(), n=0, lineterm="")
+    lines = difflib.unified_diff(mutant.base.splitlines(), mutant.source.splitlines(), n=0, lineterm="")
     return "\n".join(line for line in lines if not line.startswith(("---", "+++")))
 
 
@@ -111,7 +122,7 @@ def _everywhere(module: cst.Module) -> Iterator[tuple[_Statement, cst.CSTNode, _
         end = start + len(module.code_for_node(node))
         statement = _Statement(node, module.code[:start], module.code[end:])
         if not _left_alone(module, node):
-            for inner, place in _nodes(node, _Place(parent=module)):
+            for inner, place in _nodes(node, _Place(parent=module, scope=scoping.of_module(module))):
                 yield statement, inner, place
         start = end
 
@@ -127,8 +138,10 @@ def _nodes(node: cst.CSTNode, place: _Place) -> Iterator[tuple[cst.CSTNode, _Pla
 
 def _inside(node: cst.CSTNode, place: _Place) -> _Place:
     if isinstance(node, cst.FunctionDef | cst.ClassDef):
-        name = node.name.value
-        return replace(place, function=name if place.function == MODULE else f"{place.function}.{name}", parent=node)
+        name = node.name.value if place.function == MODULE else f"{place.function}.{node.name.value}"
+        if isinstance(node, cst.ClassDef):
+            return replace(place, function=name, parent=node, owner=node)
+        return replace(place, function=name, parent=node, scope=scoping.inside(place.scope, node, place.owner))
     return replace(place, raising=place.raising or isinstance(node, cst.Raise), parent=node)
 
 
@@ -144,11 +157,17 @@ def _left_alone(parent: cst.CSTNode, node: cst.CSTNode) -> bool:
     return False
 
 
-def _replacements(node: cst.CSTNode, place: _Place) -> Iterator[tuple[str, Replacement]]:
+def _replacements(node: cst.CSTNode, place: _Place) -> Iterator[tuple[str, Replacement, str, cst.CSTNode]]:
+    """The operator's name, what may stand in the node's place, what that does where the two texts do not say it, and
+    the node whose line names the mutant."""
     for name, kind, operator in OPERATORS:
         if isinstance(node, kind) and not _senseless(name, node, place):
             for replacement in operator(node):
-                yield name, replacement
+                yield name, replacement, "", node
+    for name, kind, scoped in SCOPED:
+        if isinstance(node, kind) and not place.raising:  # what a message says is free
+            for change in scoped(node, place.scope):
+                yield name, change.node, change.label, change.at or node
 
 
 def _senseless(operator: str, node: cst.CSTNode, place: _Place) -> bool:
@@ -229,6 +248,13 @@ def _change(module: cst.Module, operator: str, node: Any, replacement: Any) -> s
     if operator.startswith("unwrap"):
         return ""
     return f"{_code(module, node)} -> {_code(module, replacement)}"
+
+
+def _told(module: cst.Module, operator: str, node: Any, change: str, label: str) -> str:
+    if not label:
+        return _sentence(module, operator, node, change)
+    code = _code(module, node.with_changes(leading_lines=[]) if hasattr(node, "leading_lines") else node)
+    return f"{operator}, {label}: `{code if len(code) <= SHOWN else code[:SHOWN] + '…'}`"
 
 
 def _sentence(module: cst.Module, operator: str, node: Any, change: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import catalog
@@ -13,21 +14,38 @@ from grader.authoring.mutation.generate import AutoMutant, diff, mutants
 from grader.authoring.mutation.runner import MutantOutcome, MutantRunner, TriedMutant
 from grader.catalog import Equivalent
 from grader.model import Exercise, Outcome, Verdict
+from grader.records import digests
 
 TRIES = 2
 """How often a mutant is tried, each time with another seed, before it has survived; one that is listed as equivalent
 once."""
+DRAWN = 12
+"""So many mutants of each variant are tried, unless all are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An exercise's solution with its automatic mutants and what is said of them."""
+    """An exercise's solution with its automatic mutants, then those of its variants, and what is said of them."""
 
     exercise: Exercise
     path: Path
     source: str
     mutants: tuple[AutoMutant, ...]
     equivalents: tuple[Equivalent, ...]
+
+    def drawn(self) -> frozenset[str]:
+        """The names of all mutants of the solution, and of a few of each variant, which the exercise's content draws:
+        the same for one tree, and over time, as the tree changes, all of them."""
+        tree = digests.of_exercise(self.exercise)
+        names = {mutant.identity for mutant in self.mutants if not mutant.variant}
+        for variant in {mutant.variant for mutant in self.mutants} - {""}:
+            own = [mutant.identity for mutant in self.mutants if mutant.variant == variant]
+            names |= set(sorted(own, key=lambda name: digests.of_files([(name, tree.encode())]))[:DRAWN])
+        return frozenset(names)
+
+    def counts(self) -> dict[str, int]:
+        """How many mutants the solution ("") and each variant have."""
+        return dict(Counter(mutant.variant for mutant in self.mutants))
 
     def listed(self, mutant: AutoMutant, gpu: bool) -> Equivalent | None:
         """The entry that calls the mutant equivalent on this machine."""
@@ -98,17 +116,24 @@ class Score:
 
 
 def load(name: str, root: Path) -> Subject:
-    """The exercise's solution and its mutants. Raises AuthorError."""
+    """The exercise's solution and its mutants, and those of its variants. Raises AuthorError."""
     exercise = catalog.load(name, root)
     path = solution_of(exercise, root)
     source = path.read_text(encoding="utf-8")
+    others = [mutant for variant in catalog.variants(exercise, root) for mutant in _of_variant(variant)]
     return Subject(
         exercise=exercise,
         path=path,
         source=source,
-        mutants=mutants(source),
+        mutants=(*mutants(source), *others),
         equivalents=catalog.load_equivalents(exercise, root),
     )
+
+
+def _of_variant(path: Path) -> Iterator[AutoMutant]:
+    """Its mutants, each with the variant's name before its own."""
+    for mutant in mutants(path.read_text(encoding="utf-8")):
+        yield replace(mutant, variant=path.stem, identity=f"{path.stem}.py | {mutant.identity}")
 
 
 def attack(
@@ -151,7 +176,8 @@ def page(score: Score) -> str:
     """The survivors as an author needs them, what else is wrong, and the score."""
     lines = []
     for result in score.survivors:
-        lines += [f"survives: {result.mutant.description}", diff(score.subject.source, result.mutant)]
+        of = f"{result.mutant.variant}.py: " if result.mutant.variant else ""
+        lines += [f"survives: {of}{result.mutant.description}", diff(result.mutant)]
         lines += [f"- mutant: {quoted(result.mutant.identity)}", "  reason:", ""]
     others = [breach for breach in score.breaches() if not breach.startswith("survives: ")]
     return "\n".join([*lines, *(f"✗ {breach}" for breach in others), summary(score)]) + "\n"

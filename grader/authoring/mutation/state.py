@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _entry(score: Score, result: TriedMutant) -> dict[str, Any]:
         "seconds": round(result.seconds, 2),
         "line": result.mutant.line,
         "description": result.mutant.description,
-        "diff": diff(score.subject.source, result.mutant),
+        "diff": diff(result.mutant),
         "equivalent": listed.reason if listed else None,
     }
 
@@ -85,6 +86,12 @@ def tabulated(text: str, scores: Sequence[Score]) -> str:
 
 
 def _row(score: Score) -> str:
+    """The solution's own; a variant's mutants are drawn, so that their number says nothing."""
+    own = replace(score, results=tuple(result for result in score.results if not result.mutant.variant))
+    return _numbers(own)
+
+
+def _numbers(score: Score) -> str:
     listed = [score.subject.listed(result.mutant, score.gpu) for result in score.equivalent]
     hidden = sum(entry is not None and entry.needs_gpu for entry in listed)
     survived = len(score.survivors) + len(score.of(MutantOutcome.BROKEN))
