@@ -43,7 +43,7 @@ def test_a_run_for_which_no_process_can_be_started_is_told(
     with theirs:
         protocol.send(judge, small_request(), theirs.fileno())
     judge.shutdown(socket.SHUT_WR)
-    serve.serve(end)
+    serve.serve(end, apart=False)
     with Connection(mine.detach()) as connection, pytest.raises(NoRankStarted, match="Cannot allocate memory"):
         records([connection.recv_bytes()])
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from grader import submission
 from grader.cli import clock, console
-from grader.cli.ending import terminable
 from grader.cli.telling import Told
 from grader.grading import flow
 from grader.grading.request import Machine, Request, need_torch
@@ -42,7 +41,7 @@ def current(exercise: Exercise, root: Path, store: Store) -> Attempt | None:
 
 def grade_quietly(request: Request, label: str, *, plain: bool) -> Report:
     """One grade on a session of its own, of which a progress line alone is shown."""
-    with terminable(), console.progress(label, plain) as progress, closing(Machine().session()) as session:
+    with console.progress(label, plain) as progress, closing(Machine().session()) as session:
         return flow.grade(request, session, Told(progress))
 
 

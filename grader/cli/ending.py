@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 
+from grader import leaving
 from grader.cli.console import muffle, say
 from grader.model.errors import GraderError
 
@@ -30,7 +29,8 @@ def end(run: Callable[[], Any], *, debug: bool) -> NoReturn:
     """Call `run` and exit with the code that it gives, or with that of the error that it raised. `debug` lets one that
     nobody foresaw through."""
     try:
-        code = run()
+        with leaving.handled(leaving.Stop(Terminated, lambda number: 128 + number)):
+            code = run()
     except click.ClickException as error:
         _show_usage(error)
         code = WRONG
@@ -74,22 +74,3 @@ def leave(code: int) -> NoReturn:
         except (OSError, ValueError):
             muffle(stream)
     sys.exit(code)
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP interrupt as Ctrl-C does while the ranks run."""
-
-    def stop(number: int, frame: types.FrameType | None) -> NoReturn:
-        raise Terminated(number)
-
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # One that was ignored from outside (nohup) stays ignored.
-    before = {number: signal.getsignal(number) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,7 +14,7 @@ from grader.catalog.assignment import moment
 from grader.cli import console
 from grader.cli.common import tell_faults
 from grader.cli.console import say
-from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED, terminable
+from grader.cli.ending import FAILED, FAULT, INTERRUPTED, PASSED
 from grader.cli.outputs import Apart, Outputs
 from grader.cli.telling import Told
 from grader.grading import assignment
@@ -169,7 +169,7 @@ def _grade(plan: Plan, asked: Options, machine: Machine, session: AnySession) ->
 
 @contextlib.contextmanager
 def _listening(part: Part, asked: Options) -> Iterator[Listener]:
-    with terminable(), console.progress(part.exercise, asked.plain) as progress:
+    with console.progress(part.exercise, asked.plain) as progress:
         yield Told(progress)
 
 

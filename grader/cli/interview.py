@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from grader import catalog, files
+from grader import catalog, files, leaving
 from grader.cli import clock, console, options
 from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
@@ -58,6 +58,7 @@ def command(color: bool | None, **chosen: Any) -> int:
     """Hold an interview against the clock: an exercise, questions, no hints, and a debrief to keep."""
     asked = InterviewOptions(**chosen)
     need_torch()
+    leaving.follow_terminal()
     root = catalog.repository_root()
     return hold(asked, root, store_of(root), console.style(False if asked.plain else color))
 

@@ -6,7 +6,7 @@ import secrets
 
 import click
 
-from grader import catalog
+from grader import catalog, leaving
 from grader.cli import clock, console, options
 from grader.cli.common import store_of
 from grader.model.errors import UsageError
@@ -30,6 +30,7 @@ def command(bank: str | None, limit: int, listing: bool, plain: bool, color: boo
     if listing:
         console.show("\n".join(f"{each.topic:<22} {len(each.questions):>3}  {each.title}" for each in banks))
         return
+    leaving.follow_terminal()
     store = store_of(root)
     passed = {attempt.exercise[:2] for attempt in store.attempts() if attempt.status == "passed"}
     session.run(

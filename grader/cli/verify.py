@@ -15,7 +15,7 @@ from grader.authoring import verify as proving
 from grader.authoring.lab import named
 from grader.authoring.memory import Memory, place
 from grader.cli import console, options
-from grader.cli.ending import FAILED, PASSED, terminable
+from grader.cli.ending import FAILED, PASSED
 from grader.grading.request import need_torch
 from grader.model.errors import UsageError
 
@@ -86,7 +86,7 @@ def command(ex: tuple[str, ...], **chosen: Any) -> int:
 def _prove(names: Sequence[str], root: Path, asked: Options) -> int:
     code = PASSED
     for name in names:
-        with terminable(), console.progress(name, asked.plain) as progress:
+        with console.progress(name, asked.plain) as progress:
             kept = place(name, root)
             proof = proving.verify(
                 name,

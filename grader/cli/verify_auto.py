@@ -11,7 +11,7 @@ from grader.authoring.mutation import score, state
 from grader.authoring.mutation.generate import AutoMutant
 from grader.authoring.mutation.score import Score, Subject
 from grader.cli import console
-from grader.cli.ending import FAILED, PASSED, terminable
+from grader.cli.ending import FAILED, PASSED
 from grader.cli.verify import Options
 
 
@@ -25,7 +25,7 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
         if asked.list:
             _show_names(subject, select)
             continue
-        with terminable(), console.progress(name, asked.plain) as progress:
+        with console.progress(name, asked.plain) as progress:
             found = score.attack(
                 subject,
                 seed=asked.seed,

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from grader import catalog
+from grader import catalog, leaving
 from grader.cli import attempts, options
 from grader.cli.common import store_of
-from grader.cli.ending import terminable
 from grader.grading.request import need_torch
 from grader.model.errors import UsageError
 from grader.practice import history, overview
@@ -29,8 +28,8 @@ def command(ex: str | None, submission: Path | None, seed: int | None, sandbox: 
     name = catalog.resolve(ex, root) if ex else _coming(root)
     need_torch()
     keep = functools.partial(attempts.remember, root=root)
-    with terminable():
-        return watching.run(name, root, submission=submission, sandbox=sandbox, seed=seed, plain=plain, on_report=keep)
+    leaving.follow_terminal()
+    return watching.run(name, root, submission=submission, sandbox=sandbox, seed=seed, plain=plain, on_report=keep)
 
 
 def _coming(root: Path) -> str:

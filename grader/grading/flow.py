@@ -7,11 +7,12 @@ import secrets
 import signal
 import threading
 import time
+import types
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from grader import catalog
+from grader import catalog, leaving
 from grader.grading.observe import SILENT, Journalist, Listener, Listeners
 from grader.grading.recorded import Recorded
 from grader.grading.report import device_of, summarise
@@ -142,7 +143,7 @@ def judge(exercise: Exercise, submission: Submission, runs: Runner | Recorded) -
     if imported is not None and imported.diagnosis is not None:
         return judging.judge(exercise, submission, (imported,))
     runs.start()
-    verdicts = judging.judge_live(exercise, runs.wait, runs.listener.judged)
+    verdicts = judging.judge_live(exercise, runs.wait, runs.judged)
     runs.check()
     return verdicts
 
@@ -166,11 +167,17 @@ def uninterrupted() -> Iterator[None]:
     """Let Ctrl-C and its like wait for the end. An interrupt in the middle of torch's import is lost now and then, or
     ends the process by an abort, for C++ imports Python there and does not look at what is raised."""
     came: list[int] = []
+
+    def note(number: int, frame: types.FrameType | None) -> None:
+        came.append(number)
+        if isinstance(handler := before[number], leaving.Stop):
+            handler.arm(number)
+
     before = {number: handler for number in INTERRUPTS if callable(handler := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         before = {}  # only the main thread is ever interrupted
     for number in before:
-        signal.signal(number, lambda number, frame: came.append(number))
+        signal.signal(number, note)
     try:
         yield
     finally:

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from grader import catalog
+from grader import catalog, leaving
 from grader.grading.flow import grade, preload
 from grader.grading.request import Machine, Request
 from grader.grading.running import import_case
@@ -198,6 +198,7 @@ def obey_signals() -> None:
     def stop(number: int, frame: types.FrameType | None) -> NoReturn:
         for other in ENDINGS:
             signal.signal(other, signal.SIG_IGN)
+        leaving.leave_soon(0)
         raise Leave
 
     for number in ENDINGS:

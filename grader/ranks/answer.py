@@ -23,16 +23,21 @@ Live = Callable[[Sequence[LiveRank]], None]
 """Who hears what the ranks of a run do while they stand still."""
 
 
-def received(connection: socket.socket, seconds: float) -> Iterator[bytes]:
+LOOK_SECONDS = 0.5
+"""So often somebody looks, while the supervisor is awaited, whether it still can say anything."""
+
+
+def received(connection: socket.socket, seconds: float, look: Callable[[], None] = lambda: None) -> Iterator[bytes]:
     """What the supervisor says, up to its empty message or its end. Raises RunError if it says neither in time, also
-    if it stops in the middle of a message."""
+    if it stops in the middle of a message, and what `look` raises, which is called now and then."""
     until = time.monotonic() + seconds
     inbox = Inbox(connection.fileno())
     with contextlib.suppress(EOFError, ConnectionResetError):
         poll = select.poll()  # select.select knows no descriptor above 1023
         poll.register(connection, select.POLLIN)
-        while poll.poll(1000 * max(0.0, until - time.monotonic())):
-            for message in inbox.take():
+        while (left := until - time.monotonic()) > 0:
+            look()
+            for message in inbox.take() if poll.poll(1000 * min(left, LOOK_SECONDS)) else ():
                 if not message:
                     return
                 yield message

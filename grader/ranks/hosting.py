@@ -1,20 +1,27 @@
-"""What a host is started with: its environment, whose it is, a place in the temporary folder."""
+"""What a host is started with: its environment, whose it is, a place in the temporary folder; and what it proves."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from grader.model.errors import NoRankStarted, UsageError
-from grader.ranks.host import protocol
+from grader.ranks import sandbox
+from grader.ranks.host import proof, protocol
+from grader.ranks.inside import seccomp
 
 if TYPE_CHECKING:
     import pwd
 
 Made = TypeVar("Made")
+PROJECT = Path(__file__).resolve().parents[2]
 KEPT = (
     "PATH",
     "LANG",
@@ -73,3 +80,32 @@ def user_of(name: str) -> pwd.struct_passwd:
 def identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
     """Popen arguments that run the host as `user`, in no group but their own."""
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+
+
+def started(
+    descriptor: int, level: str, scratch: Path, log: IO[bytes], user: pwd.struct_passwd | None, device: str
+) -> subprocess.Popen[bytes]:
+    """A host that hears of runs over `descriptor`. Raises PermissionError where `user` may not run Python."""
+    inside = level == sandbox.BUBBLEWRAP
+    variables = environment(scratch, sandbox.PACKAGE if inside else str(PROJECT), device)
+    claims = proof.claims_of(PROJECT, [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(scratch))
+    words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), level, json.dumps(claims)]
+    with seccomp.program() as filtering:
+        return subprocess.Popen(
+            sandbox.command(words, filtering.fileno()) if inside else words,
+            pass_fds=[descriptor, *([filtering.fileno()] if inside else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=variables,
+            cwd=None if inside else scratch,
+            start_new_session=True,
+            **identity(user),
+        )
+
+
+def proved(host: socket.socket) -> dict[str, Any]:
+    """What the host has found out: `breaches`, what is possible that should not be, in words, and whether each run is
+    `apart` in a network of its own. Raises OSError or ValueError."""
+    (length,) = struct.unpack(">I", host.recv(4, socket.MSG_WAITALL))
+    return dict(json.loads(host.recv(length, socket.MSG_WAITALL)))

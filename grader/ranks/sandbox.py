@@ -1,6 +1,7 @@
 """The ladder of isolation: bubblewrap where it works, else resource limits alone.
 
-Under bubblewrap the host, and with it every rank, lives in namespaces of its own. It sees a system that is read-only,
+Under bubblewrap the host, and with it every rank, lives in namespaces of its own. It may make networks, one for each
+run, and ranks may make nothing. It sees a system that is read-only,
 Python, the grader's package and nothing else of the disk; no other process; no network but its own loopback; and a
 scratch folder in memory. It is process 1 there, which no process inside can signal, and everything inside ends with it.
 """
@@ -32,6 +33,8 @@ _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group")
 _ETC_MORE = ("localtime", "timezone", "nccl.conf")
 _HARDWARE = ("/sys/devices/system", "/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia*", "/sys/class/net")
+NETWORKS = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_NET_ADMIN")
+"""What it takes to make a network, inside the namespaces only. A supervisor gives it up before it has ranks."""
 _NEEDED_OPTION = "--size"
 """bubblewrap 0.7 and newer can limit a file system in memory."""
 
@@ -60,9 +63,21 @@ def obstacle() -> str | None:
         return "bubblewrap is not installed"
     if _NEEDED_OPTION not in _offered(program):
         return f"{program} is older than bubblewrap 0.7"
+    return None if _granted(program) else _refusal([])
+
+
+@functools.cache
+def _granted(program: str) -> tuple[str, ...]:
+    """The options that let the host give each run a network of its own, where bubblewrap takes them: one that is
+    installed setuid gives capabilities to nobody but root."""
+    return () if _refusal(NETWORKS) else NETWORKS
+
+
+def _refusal(options: Sequence[str]) -> str | None:
+    """Why bubblewrap does not work with these options; None if it does."""
     try:
         with seccomp.program() as filtering:
-            words = command(["/bin/true"], filtering.fileno())
+            words = command(["/bin/true"], filtering.fileno(), options)
             tried = subprocess.run(
                 words, pass_fds=[filtering.fileno()], capture_output=True, timeout=TRY_SECONDS, check=False
             )
@@ -80,8 +95,9 @@ def _offered(program: str) -> str:
     return subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
 
 
-def command(words: Sequence[str], filtering: int) -> list[str]:
-    """A command line that runs `words` inside. `filtering` is the descriptor of a seccomp program."""
+def command(words: Sequence[str], filtering: int, options: Sequence[str] | None = None) -> list[str]:
+    """A command line that runs `words` inside. `filtering` is the descriptor of a seccomp program; `options` are
+    those that are granted here unless given."""
     program = shutil.which("bwrap") or "bwrap"
     apart = [
         "--unshare-user",
@@ -95,7 +111,7 @@ def command(words: Sequence[str], filtering: int) -> list[str]:
         apart.append("--disable-userns")
     return [
         program, *apart, "--hostname", HOST_NAME, "--as-pid-1", "--die-with-parent", "--new-session",
-        "--cap-drop", "ALL", "--seccomp", str(filtering),
+        "--cap-drop", "ALL", *(_granted(program) if options is None else options), "--seccomp", str(filtering),
         *_file_systems(), "--chdir", FOLDER, "--", *words,
     ]  # fmt: skip
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -18,27 +16,30 @@ from typing import IO
 
 import psutil
 
+from grader import leaving
 from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
 from grader.model.errors import Cancelled, NoRankStarted, RunError, UsageError
 from grader.model.witness import Witness
 from grader.ranks import hosting, opening, sandbox
 from grader.ranks.answer import Live, heard, received, records, witness_of
+from grader.ranks.connections import Connections
 from grader.ranks.diagnosis import diagnose
-from grader.ranks.host import proof, protocol
-from grader.ranks.inside import seccomp
+from grader.ranks.host import protocol
 from grader.ranks.inside.prctl import become_subreaper, hide
 from grader.ranks.request import Request, hand_secrets, request_for
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
+from grader.ranks.watch import reaper
 from grader.ranks.watch.folder import remove
-from grader.ranks.watch.reaper import kill_orphans
+from grader.ranks.watch.watched import stopped
 
-PROJECT = Path(__file__).resolve().parents[2]
-_starting, _hosts = threading.Lock(), set[int]()
+_starting, _hosts, _open = threading.Lock(), set[int](), set["Session"]()
 """The hosts that this process has started. What a host that was killed leaves becomes a child of this process as well,
-so a session that clears up after its own has to know the others'."""
+so a session that clears up after its own has to know the others'. And the sessions that have one."""
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
+LEAVING_SECONDS = 1
+"""How long a host that is hung up on may take to end what it has, before it is killed."""
 DYING_SECONDS = 1
 """How long a host that was killed may take to be gone."""
 MARGIN_SECONDS = 120
@@ -69,12 +70,18 @@ class Session:
         self._begun = self._ready = self._closed = False
         self._offspring: list[Session] = []
         self._requests = 0
-        self._active: set[socket.socket] = set()
-        self.cancels = 0
+        self._connections = Connections()
+        self.apart = False
+        """Whether each run has a network of its own, where no neighbour can take its ports. Known once it is up."""
 
     def __enter__(self) -> Session:
         self.start()
         return self
+
+    @property
+    def cancels(self) -> int:
+        """How often all runs were called off."""
+        return self._connections.cancels
 
     @property
     def alive(self) -> bool:
@@ -117,36 +124,19 @@ class Session:
         with theirs, _starting:
             self._host = self._started(theirs.fileno())
             _hosts.add(self._host.pid)
+        _open.add(self)
         self._stack.callback(self._end_host)
         self._begun = True
 
     def _started(self, descriptor: int) -> subprocess.Popen[bytes]:
         try:
-            return self._start(descriptor)
+            return hosting.started(descriptor, self.level, self.scratch, self._log, self._user, self.device)
         except PermissionError:
             self._stack.close()
             name = self._user.pw_name if self._user else ""
             raise UsageError(
                 f"--rank-user {name}: that user may not run {sys.executable}. Let others enter the folders above it."
             ) from None
-
-    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
-        inside = self.level == sandbox.BUBBLEWRAP
-        variables = hosting.environment(self.scratch, sandbox.PACKAGE if inside else str(PROJECT), self.device)
-        claims = proof.claims_of(PROJECT, [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(self.scratch))
-        words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), self.level, json.dumps(claims)]
-        with seccomp.program() as filtering:
-            return subprocess.Popen(
-                sandbox.command(words, filtering.fileno()) if inside else words,
-                pass_fds=[descriptor, *([filtering.fileno()] if inside else [])],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._log,
-                env=variables,
-                cwd=None if inside else self.scratch,
-                start_new_session=True,
-                **hosting.identity(self._user),
-            )
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -166,11 +156,12 @@ class Session:
         if not self._ready:  # it would see that only when all is imported, and has started nothing yet
             self._host.kill()
         try:
-            self._host.wait(timeout=10)
+            self._host.wait(timeout=LEAVING_SECONDS)
         except subprocess.TimeoutExpired:
             self._host.kill()
             self._host.wait()
         _hosts.discard(self._host.pid)
+        _open.discard(self)
         if self._ready:
             self._sweep()
 
@@ -180,32 +171,28 @@ class Session:
         self._socket.settimeout(START_SECONDS)
         try:
             answer = self._socket.recv(1)
-            broken = self._breaches() if answer == protocol.READY else []
+            proved = hosting.proved(self._socket) if answer == protocol.READY else {}
         except (OSError, ValueError):
-            answer, broken = b"", []
+            answer, proved = b"", {}
         if answer != protocol.READY:
             self._log.seek(0)
             log = self._log.read().decode(errors="replace").strip().splitlines()
             raise NoRankStarted(
                 f"The process that ranks start from did not come up: {log[-1] if log else 'it said nothing'}"
             )
-        if broken:
+        if proved["breaches"]:
             raise NoRankStarted(
-                f"The isolation that this machine gives does not hold ({self.level}): {'; '.join(broken)}. "
+                f"The isolation that this machine gives does not hold ({self.level}): {'; '.join(proved['breaches'])}. "
                 "With --sandbox off the grader goes on without bubblewrap."
             )
         self._socket.settimeout(None)
+        self.apart = bool(proved["apart"])
         self._ready = True
-
-    def _breaches(self) -> list[str]:
-        """What the host has found to be possible that should not be."""
-        (length,) = struct.unpack(">I", self._socket.recv(4, socket.MSG_WAITALL))
-        return list(json.loads(self._socket.recv(length, socket.MSG_WAITALL)))
 
     def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run:
         """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where there is no
         result, as NoRankStarted if no rank of this session can be the cause, and Cancelled, without waiting, after
-        `cancel`.
+        `cancel` or `call_off`.
 
         Runs may overlap in threads of one session. `live` hears what the ranks do while they stand still.
         """
@@ -231,7 +218,7 @@ class Session:
             if self._requests > 1 and isinstance(error, NoRankStarted):
                 raise RunError(str(error)) from None  # ranks of other runs were there
             raise
-        diagnosis = diagnose(case, found, exercise.file)
+        diagnosis = diagnose(case, found, exercise.file, witness)
         return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files, witness=witness)
 
     def _opened(self, found: Sequence[RankRecord], left: float, cancels: int) -> tuple[OpenedFile, ...]:
@@ -252,35 +239,41 @@ class Session:
             with theirs, self._lock:
                 self._requests += 1
                 self._request(request, theirs.fileno())
-                self._active.add(mine)
-                if cancels != self.cancels:  # called off between the beginning and here
-                    mine.shutdown(socket.SHUT_RDWR)
-            try:
-                messages = list(heard(received(mine, request.deadline + MARGIN_SECONDS), live))
-            finally:
-                with self._lock:
-                    self._active.discard(mine)
-        return records(messages), witness_of(messages)
+            with self._connections.held(mine, case.id, cancels):
+                try:
+                    answer = received(mine, request.deadline + MARGIN_SECONDS, self._require_awake)
+                    messages = list(heard(answer, live))
+                    return records(messages), witness_of(messages)
+                except RunError:
+                    if self._connections.is_off(mine):
+                        raise Cancelled() from None
+                    raise
+
+    def _require_awake(self) -> None:
+        """Raise RunError if the host was stopped by a signal, which below bubblewrap any process of the user can do,
+        and end it: the kernel's word for it spares everybody the wait for a host that will never answer."""
+        if self.level == sandbox.LIMITS and stopped(self._host.pid):
+            self._host.kill()
+            raise RunError("The process that ranks start from was stopped by a signal.")
 
     def cancel(self) -> None:
-        """End every run that is under way, from any thread. Their supervisors see that nobody listens any more and end
-        what they watch; the host stays warm."""
-        with self._lock:
-            self.cancels += 1
-            for connection in self._active:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+        """End every run that is under way, from any thread; the host stays warm."""
+        self.call_off(None)
+
+    def call_off(self, case: Case | None) -> None:
+        """The same of one case."""
+        self._connections.call_off(case.id if case else None)
         with self._life:
             offspring = list(self._offspring)
         for session in offspring:
-            session.cancel()
+            session.call_off(case)
 
     def _sweep(self) -> None:
         """If the host was killed, end what it looked after. Under bubblewrap the kernel has done so."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.level == sandbox.LIMITS and self._host.wait(timeout=DYING_SECONDS) != 0:
                 with _starting:
-                    kill_orphans(spare=self._others | _hosts)
+                    reaper.kill_orphans(spare=self._others | _hosts)
 
     def _request(self, request: Request, descriptor: int) -> None:
         try:
@@ -293,3 +286,13 @@ class Session:
 
     def _scratch_file(self) -> IO[bytes]:
         return hosting.temporary(tempfile.TemporaryFile)
+
+
+@leaving.at_last
+def end_all() -> None:
+    """End every host of this process and all below them at once, from any thread and whatever the others do."""
+    if _open:
+        reaper.kill_descendants()
+    for session in list(_open):
+        if session.level == sandbox.LIMITS:
+            remove(session.scratch)

@@ -17,6 +17,7 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
+from grader import leaving
 from grader.practice.watch import details, pages
 from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Chosen, Copy, Event, Key, Overlay, Quit, State
@@ -107,9 +108,13 @@ class Screen(App[None]):
     def on_mount(self) -> None:
         with contextlib.suppress(NotImplementedError, ValueError, AttributeError):  # not on Windows, not in a thread
             for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, self.exit)
+                asyncio.get_running_loop().add_signal_handler(number, self._end, number)
         threading.Thread(target=self._listen, daemon=True).start()
         self.paint()
+
+    def _end(self, number: int) -> None:
+        leaving.leave_soon(128 + number)  # a terminal that is gone may keep an orderly end waiting
+        self.exit()
 
     def on_unmount(self) -> None:
         self._events.put(None)

@@ -32,10 +32,11 @@ def main() -> None:
     preload()
     prctl.hide()
     found = proof.breaches(level, claims, variables)
+    apart = level == "bubblewrap" and proof.networks_are_had()
     with contextlib.suppress(BrokenPipeError):
-        answer = json.dumps(found).encode()
+        answer = json.dumps({"breaches": found, "apart": apart}).encode()
         judge.sendall(READY + struct.pack(">I", len(answer)) + answer)
-        serve(judge)
+        serve(judge, apart)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kill_descendants()
     if Path.cwd().name.startswith(SCRATCH):  # a judge that was killed cannot remove it

@@ -89,6 +89,21 @@ def _filter_holds() -> str:
     return ""
 
 
+def networks_are_had() -> bool:
+    """Whether each run can have a network of its own here, which is tried out as a run does it. Raises nothing."""
+    return _in_a_child(_network_is_had) == ""
+
+
+def _network_is_had() -> str:
+    from grader.ranks.watch import network  # not in the judge, which may be where there is none of this
+
+    try:
+        network.move_to_own()
+    except OSError as error:
+        return f"a run has no network of its own ({error.strerror})"
+    return ""
+
+
 def _in_a_child(look: Callable[[], str]) -> str:
     """What `look` returns, in a process of its own, which keeps what it changes."""
     reader, writer = os.pipe()

@@ -76,8 +76,8 @@ class Served(NamedTuple):
     descriptor: int
 
 
-def serve(judge: socket.socket) -> None:
-    """Fork a supervisor for each request until the judge hangs up."""
+def serve(judge: socket.socket, apart: bool) -> None:
+    """Fork a supervisor for each request until the judge hangs up. `apart` gives each run a network of its own."""
     runs: dict[int, Served] = {}
     number, collapsed = 0, False
     signal.signal(signal.SIGCHLD, lambda *_: _reap(runs))
@@ -92,7 +92,7 @@ def serve(judge: socket.socket) -> None:
                     collapsed = True
                     pages.collapse()
             number += 1
-            _start(judge, runs, request, Served(Path.cwd() / new_name(), descriptor))
+            _start(judge, runs, request, Served(Path.cwd() / new_name(), descriptor), apart)
         if request.dynamo_soon:
             preload_dynamo()
 
@@ -102,7 +102,7 @@ def new_name() -> str:
     return f"run-{secrets.token_hex(16)}"
 
 
-def _start(judge: socket.socket, runs: dict[int, Served], request: Request, run: Served) -> None:
+def _start(judge: socket.socket, runs: dict[int, Served], request: Request, run: Served, apart: bool) -> None:
     try:
         pid = os.fork()
     except OSError as error:
@@ -112,7 +112,7 @@ def _start(judge: socket.socket, runs: dict[int, Served], request: Request, run:
     if pid == 0:
         for other in runs.values():
             os.close(other.descriptor)
-        _become_supervisor(judge, request, run)
+        _become_supervisor(judge, request, run, apart)
     runs[pid] = run
 
 
@@ -151,13 +151,13 @@ def _end(descriptor: int) -> None:
         connection.send_bytes(b"")
 
 
-def _become_supervisor(judge: socket.socket, request: Request, run: Served) -> None:
+def _become_supervisor(judge: socket.socket, request: Request, run: Served, apart: bool) -> None:
     from grader.ranks.watch import entry
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     judge.close()
-    entry.main(request, run.folder, Connection(run.descriptor))
+    entry.main(request, run.folder, Connection(run.descriptor), apart)
 
 
 def _reap(runs: dict[int, Served]) -> None:

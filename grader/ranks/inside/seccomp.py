@@ -2,9 +2,10 @@
 
 Sockets other than Unix, IP and netlink (a vsock leads out of a virtual machine, whatever the network namespace says),
 io_uring (it opens sockets without the system call), looking into other processes, objects that outlive all processes
-(System V's, message queues), and doors into the kernel. In a rank also what changes another process's limits, priority
-or cores. Refused calls fail with EPERM. The program is classic BPF as seccomp(2) describes it; bubblewrap loads it for
-the host, and each rank for itself, which needs no rights.
+(System V's, message queues), and doors into the kernel. The host may make networks, one for each run, and no other
+namespace; a rank makes none, and nothing that changes another process's limits, priority or cores. Refused calls fail
+with EPERM. The program is classic BPF as seccomp(2) describes it; bubblewrap loads it for the host, and each rank for
+itself, which needs no rights.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ _REFUSED = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
-    "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -57,6 +57,9 @@ _REFUSED = {
     "mq_open": (240, 180),
 }
 """Their numbers on x86_64 and on aarch64."""
+_UNSHARE = (272, 97)
+_CLONE_NEWNET = 0x40000000
+"""The one namespace that the host may make. Ranks make none."""
 _ON_ITSELF = {
     "prlimit64": (302, 261),
     "sched_setparam": (142, 118),
@@ -112,6 +115,7 @@ def assembled(machine: str, own: int | None = None) -> bytes:
     place = _PLACES[machine]
     for numbers in _REFUSED.values():
         code += [_instruction(_EQUAL, numbers[place], 0, 1), REFUSE]
+    code += _called(_UNSHARE[place], _among(_FIRST_ARGUMENT, _CLONE_NEWNET) if own is None else [REFUSE])
     if own is not None:
         for numbers in _ON_ITSELF.values():
             code += _called(numbers[place], _among(_FIRST_ARGUMENT, 0, own))
