@@ -20,7 +20,7 @@ class FakeSession:
     those that were asked for. Fresh sessions go on with its answers; `made` are those, and `log` says in which session
     (0: this one) and by whom each answer was had."""
 
-    level, device, alive = "limits", "auto", True
+    level, device, alive, apart = "limits", "auto", True, False
 
     def __init__(self, *answers: Answer | Exception, otherwise: Answer | None = None) -> None:
         self.answers, self.otherwise = list(answers), otherwise or right
@@ -55,6 +55,9 @@ class FakeSession:
 
     def cancel(self) -> None:
         self.cancels += 1
+
+    def call_off(self, case: Case) -> None:
+        """Nothing is under way."""
 
     def close(self) -> None:
         self.closed = True

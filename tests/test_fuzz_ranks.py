@@ -35,6 +35,7 @@ from grader.ranks.diagnosis import diagnose
 from grader.ranks.watch import decide
 from grader.ranks.watch.channel import Inbox, Message, message_of
 from grader.ranks.watch.evidence import NO_ANSWER, main_thread
+from grader.ranks.watch.late import stacks_by_signal
 from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.supervisor import Supervisor
 from grader.ranks.watch.telling import MALFORMED, told
@@ -97,7 +98,7 @@ class TwoRanks:
 
     def __init__(self, folder: Path) -> None:
         self.judge, theirs = Pipe()
-        self.supervisor = Supervisor(small_request(), folder, theirs)
+        self.supervisor = Supervisor(small_request(), folder, theirs, apart=False)
         self.supervisor.witness = Watcher(0, self.supervisor.folder.rendezvous)
         self.far = []
         for number in range(2):
@@ -259,7 +260,8 @@ def test_a_forged_file_of_stacks_is_read_as_far_as_it_is_one(tmp_path_factory: p
         path.write_text('most recent call first\n  File "x.py", line ² in step\n')
         ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         try:
-            (frame,) = made.supervisor._stack_by_signal(made.supervisor.ranks[0])
+            supervisor = made.supervisor
+            (frame,) = stacks_by_signal(supervisor.ranks[:1], supervisor.folder, supervisor.request.file)[0]
         finally:
             signal.signal(signal.SIGUSR2, ignored)
     assert (frame.line, frame.function) == (0, "step")

@@ -200,7 +200,7 @@ def test_all_who_listen_hear_of_cases_runs_and_verdicts(exercise: Exercise) -> N
     one, two = Heard(), Heard()
     judged(FakeSession(), exercise, listener=Listeners(one, SILENT, two), jobs=1)
     assert one.all == two.all
-    first = [("began", small.NAME), ("started", "import[1]"), ("ended", "import[1]"), ("started", "sum[2]")]
+    first = [("began", small.NAME), ("started", "import[1]"), ("ended", "import[1]"), ("started", "sum[1]")]
     assert one.all[:4] == first
     assert [what for kind, what in one.all if kind == "judged"] == ["sums", "same", "refuses"]
 

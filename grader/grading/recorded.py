@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grader.grading.observe import SILENT, Listener
 from grader.grading.running import import_case
-from grader.model import Case, Run
+from grader.model import Case, Run, Verdict
 from grader.records import recording
 
 
@@ -27,6 +27,10 @@ class Recorded:
     def wait(self, case: Case) -> Run:
         """Raises RunError for a case that was not run, or MissingHardware where it may have lacked a GPU."""
         return recording.run_for(self._runs, case)
+
+    def judged(self, verdict: Verdict) -> None:
+        """Hear of a verdict."""
+        self.listener.judged(verdict)
 
     def finished(self) -> tuple[Run, ...]:
         return tuple(self._runs.values())

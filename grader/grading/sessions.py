@@ -14,12 +14,16 @@ from grader.ranks import Live
 class AnySession(Protocol):
     """What running cases takes of `ranks.Session`. tests/fakes.py has another, which starts no process."""
 
+    apart: bool
+    """Whether each run has a network of its own. Known once it is up."""
     device: str
     """"auto", "cpu" or "cuda"."""
     level: str
     """How ranks are kept apart from the rest: "bubblewrap" or "limits"."""
-    cancels: int
-    """How often `cancel` was called."""
+
+    @property
+    def cancels(self) -> int:
+        """How often `cancel` was called."""
 
     @property
     def alive(self) -> bool: ...
@@ -31,6 +35,8 @@ class AnySession(Protocol):
     def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run: ...
 
     def cancel(self) -> None: ...
+
+    def call_off(self, case: Case) -> None: ...
 
     def close(self) -> None: ...
 
@@ -44,6 +50,11 @@ class Sessions:
         self._current: AnySession | None = first
         self._changed = threading.Condition()
         self._running, self._taken = 0, False
+
+    @property
+    def taken(self) -> bool:
+        """Whether somebody has the machine alone."""
+        return self._taken
 
     @contextmanager
     def shared(self) -> Iterator[AnySession]:
@@ -73,12 +84,21 @@ class Sessions:
                 self._taken = False
                 self._changed.notify_all()
 
+    def current(self) -> AnySession:
+        """The session in use, for whoever has the machine alone."""
+        return self._current or self.renewed()
+
     def renewed(self) -> AnySession:
         """A fresh session in the place of the one in use. Raises RunError where there cannot be one."""
         self.close()
         session = self._current = self._first.fresh()
         session.start()
         return session
+
+    def call_off(self, case: Case) -> None:
+        """End the run of a case, wherever it is under way."""
+        if (session := self._current) is not None:
+            session.call_off(case)
 
     def leave(self, session: AnySession) -> None:
         """Use this one no more."""

@@ -124,9 +124,13 @@ class TimedOut(Ending):
     kind = "timed_out"
 
 
+BUSY = "computes or sleeps"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRank:
-    """What a rank of a run that stands still does now: `told` is a phrase such as "waits in barrier"."""
+    """What a rank of a run that stands still, or goes on for long, does now: `told` is a phrase such as "waits in
+    barrier", or BUSY."""
 
     rank: int
     told: str

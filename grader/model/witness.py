@@ -22,6 +22,8 @@ class Witness:
     `store_bytes` went over the port that is reserved for the run, or into the file where the grader's own group meets:
     a store's. `unclaimed` are connections within this machine that were closed before anybody could see whose they
     were; runs of a session that overlap have them in common. Not `complete` if there were more than could be counted.
+    `ports` are those at which processes of the run listened, or which they called, and that the system gives to nobody
+    by itself: the code has chosen them. `given` is the one in MASTER_PORT, where it names one that nobody used.
     `absent` says why nothing could be seen at all; then the numbers mean nothing.
     """
 
@@ -29,6 +31,8 @@ class Witness:
     store_bytes: int = 0
     unclaimed: Link = Link(ranks=(), connections=0, bytes=0)
     complete: bool = True
+    ports: tuple[int, ...] = ()
+    given: int | None = None
     absent: str = ""
 
     @property

@@ -39,7 +39,7 @@ def live_lines(case: LiveCase, width: int) -> Lines:
         f"  rank {rank:<2} {doing:<{wide}}  {f'line {line}' if line else ''}".rstrip()
         for doing, (rank, _, line) in zip(told, case.ranks, strict=True)
     ]
-    return [*wrap(Text(f"{case.case} stands still:", "bold yellow"), width), *map(Text, rows)]
+    return [*wrap(Text(case.head, "bold yellow"), width), *map(Text, rows)]
 
 
 def _passed(state: State, width: int) -> Lines:

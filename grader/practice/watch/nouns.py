@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.model import Exercise, Report
+from grader.model.run import BUSY
 from grader.practice.overview import Entry
 
 FAILING = ("failed", "broken")
@@ -193,10 +194,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCase:
-    """A run whose ranks stand still: rank, what it does, and at which line."""
+    """A run whose ranks stand still, or go on for long: rank, what it does, and at which line."""
 
     case: str
     ranks: tuple[tuple[int, str, int | None], ...]
+
+    @property
+    def head(self) -> str:
+        busy = any(told == BUSY for _, told, _ in self.ranks)
+        return f"{self.case} {'goes on and on' if busy else 'stands still'}:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ def _asked(before: State, after: State) -> bool:
 
 
 def _live(case: LiveCase) -> Iterator[str]:
-    yield f"{case.case} stands still:"
+    yield case.head
     for rank, doing, line in case.ranks:
         yield f"  rank {rank} {doing}{f', line {line}' if line else ''}"
 

@@ -36,6 +36,12 @@ def started(request: Request, folder: RunFolder, port: int, began: int) -> list[
     return [Watched(rank, c[0], o[0], process) for rank, (c, o, process) in enumerate(ends)]
 
 
+def given_port(request: Request, reserved: int) -> int | None:
+    """The port that MASTER_PORT names in the ranks; None where it names none."""
+    said = str(request.environment.get("MASTER_PORT", reserved))
+    return int(said) if said.isdecimal() else None
+
+
 def _scene(request: Request, folder: RunFolder, port: int, began: int, inherited: tuple[int, ...]) -> Scene:
     """What the ranks are told: the files lie in folders now."""
     limits = request.limits

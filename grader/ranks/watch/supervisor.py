@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import time
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from grader.kit import ports
-from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, StackFrame, TimedOut
+from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut
 from grader.model.errors import WireError
 from grader.ranks.request import Request, secrets_from
 from grader.ranks.watch import quiet, reaper
@@ -26,10 +25,10 @@ from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
-from grader.ranks.watch.parsing import stack_of_dump
-from grader.ranks.watch.starting import started
+from grader.ranks.watch.late import late_endings
+from grader.ranks.watch.starting import given_port, started
 from grader.ranks.watch.telling import STOPPED, live_row, told
-from grader.ranks.watch.watched import Watched, signal_name, stopped
+from grader.ranks.watch.watched import Watched, signal_name
 from grader.ranks.watch.witness import Watcher
 from grader.records import wire
 from grader.records.structure import unstructure
@@ -39,21 +38,24 @@ ANSWER = 1.0
 """Seconds that a rank gets to answer a snapshot or to flush after its end."""
 LAST_READS = 128
 """So often the channel of a rank that has ended is read once more; each time up to 4 MiB."""
+BUSY = 3.0
+"""Seconds after which somebody who watches is told what busy ranks do; again after twice as many, and so on."""
 START_SECONDS = 90.0
 """How long interpreters may take to start and import torch, which they do anew where there is no fork."""
 
 
 class Supervisor:
-    """One run. `run()` returns when every rank is over and no process is left."""
+    """One run, which may be `apart` in a network of its own. `run()` returns when every rank is over and no process is
+    left."""
 
-    def __init__(self, request: Request, folder: Path, judge: Connection) -> None:
-        self.request, self.judge = request, judge
+    def __init__(self, request: Request, folder: Path, judge: Connection, apart: bool) -> None:
+        self.request, self.judge, self.apart = request, judge, apart
         self.folder = RunFolder(folder, request.files, request.world_size)
         self.census = census_of(request, self.folder.path)
         self.rule, self.watch = DeadlockRule(request.world_size), quiet.Watch()
         self.ranks: list[Watched] = []
         self.secrets: list[int] = []
-        self.questions = 0
+        self.questions, self.busy_told = 0, BUSY
         self.has_ranks = False
         """Whether a rank may have been started."""
         self.began = self.start = time.monotonic()
@@ -61,7 +63,8 @@ class Supervisor:
     def run(self) -> None:
         with ports.bound_socket() as holder:
             port = holder.getsockname()[1]
-            self.witness = Watcher(port, self.folder.rendezvous)
+            given = given_port(self.request, port)
+            self.witness = Watcher(port, self.folder.rendezvous, given=given, apart=self.apart)
             self.has_ranks = True
             self.ranks = started(self.request, self.folder, port, int(1e9 * self.began))
             self.start = time.monotonic()
@@ -215,7 +218,11 @@ class Supervisor:
         reaper.kill_descendants()
 
     def _look_for_deadlock(self) -> None:
-        waits = self.rule.look(GlooEvidence(self.ranks, self.watch, self._snapshots))
+        evidence = GlooEvidence(self.ranks, self.watch, self._snapshots)
+        waits = self.rule.look(evidence)
+        if not waits and self.request.live and time.monotonic() - self.start > self.busy_told and not evidence.idle():
+            self.busy_told *= 2
+            self._snapshots([rank for rank in self.ranks if rank.live])
         for rank in self.ranks:
             if rank.rank in waits:
                 self._end(rank, Deadlocked(wait=waits[rank.rank], stack=main_thread(rank.snapshot or NO_ANSWER).stack))
@@ -241,24 +248,10 @@ class Supervisor:
             self.judge.send_bytes(LIVE + json.dumps(rows).encode())
 
     def _time_out(self, live: list[Watched]) -> None:
-        found = self._snapshots(live)
+        main = {number: main_thread(found) for number, found in self._snapshots(live).items()}
+        endings = late_endings(live, main, self.folder, self.request.file)
         for rank in live:
-            main = main_thread(found[rank.rank])
-            if stopped(rank.pid):  # it cannot answer, and those that wait for it may look as busy as it does
-                self._end(rank, Killed(signal="SIGSTOP"))
-            else:
-                self._end(rank, TimedOut(wait=main.wait, stack=main.stack or self._stack_by_signal(rank)))
-
-    def _stack_by_signal(self, rank: Watched) -> tuple[StackFrame, ...]:
-        """The main thread's stack as Python's faulthandler writes it, which needs no GIL."""
-        file = self.request.file
-        with contextlib.suppress(OSError, AttributeError):
-            os.kill(rank.pid, signal.SIGUSR2)
-            until = time.monotonic() + ANSWER
-            while "most recent call first" not in self.folder.stack(rank.rank) and time.monotonic() < until:
-                time.sleep(TICK)
-            return stack_of_dump(self.folder.stack(rank.rank), str(self.folder.code / file), file)
-        return ()
+            self._end(rank, endings[rank.rank])
 
     def _stop(self, live: list[Watched]) -> None:
         for rank in live:

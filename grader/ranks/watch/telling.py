@@ -8,6 +8,7 @@ from typing import Any
 
 from grader.model import Ending, Killed, Raised
 from grader.model.errors import WireError
+from grader.model.run import BUSY
 from grader.model.trace import Trace
 from grader.ranks.watch.evidence import Snapshot, main_thread
 from grader.ranks.watch.watched import Watched
@@ -48,7 +49,7 @@ def live_row(rank: Watched, snapshot: Snapshot | None) -> list[Any]:
         return [rank.rank, rank.ending.kind if rank.ending else "starts", None]
     main = main_thread(snapshot)
     line = next((frame.line for frame in reversed(main.stack) if frame.student), None)
-    return [rank.rank, f"waits in {main.wait.operation}" if main.wait else "computes or sleeps", line]
+    return [rank.rank, f"waits in {main.wait.operation}" if main.wait else BUSY, line]
 
 
 def fault(error: Exception, folder: str) -> str:

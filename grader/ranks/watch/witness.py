@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from grader.model.witness import Link, Witness
 from grader.ranks.watch.sockets import End, Socket, Sockets
 
@@ -20,14 +22,16 @@ LOOPBACK = (b"\x7f", bytes(15) + b"\x01")
 
 
 class Watcher:
-    """Of one run, whose reserved port is `port` and whose own group meets in the file `rendezvous`.
+    """Of one run, whose reserved port is `port` and whose own group meets in the file `rendezvous`. `given` is the port
+    in MASTER_PORT. Where the run is `apart`, in a network of its own, every socket is its.
 
     It looks again and again whose sockets are whose, and keeps the last that the kernel said of each. Tells nothing
     where the kernel does not, or where there are GPUs: over them ranks communicate by other ways.
     """
 
-    def __init__(self, port: int, rendezvous: Path) -> None:
-        self._port, self._rendezvous = port, rendezvous
+    def __init__(self, port: int, rendezvous: Path, *, given: int | None = None, apart: bool = False) -> None:
+        self._port, self._rendezvous, self._given, self._apart = port, rendezvous, given, apart
+        self._chosen = ChosenPorts()
         self._seen: dict[int, Socket] = {}
         self._owners: dict[int, int | None] = {}
         self._listeners: dict[int, int | None] = {}
@@ -84,6 +88,7 @@ class Watcher:
         """Find out whose sockets are. One that no rank has open is somebody else's if it is still there at the next
         look; else a rank may have closed it in the moment between."""
         inodes = {inode: rank for rank, pid in pids.items() for inode in _inodes(pid)}
+        self._note_ports([one for one in fresh if self._chosen.of(one)], inodes)
         for one in fresh:
             rank = inodes.get(one.inode)
             if rank is None and one.cookie not in self._doubtful:
@@ -92,6 +97,14 @@ class Watcher:
             self._owners[one.cookie] = rank
             if not one.remote[1]:
                 self._listeners[one.local[1]] = rank
+
+    def _note_ports(self, chosen: list[Socket], inodes: Mapping[int, int]) -> None:
+        """Remember the ports of those sockets that are of this run, also of what ranks have started."""
+        strange = not self._apart and any(one.inode not in inodes for one in chosen)
+        below = _inodes_below() if strange else set[int]()
+        for one in chosen:
+            if self._apart or one.inode in inodes or one.inode in below:
+                self._chosen.add(one)
 
     # -- what is told -----------------------------------------------------------------------------------------
 
@@ -111,7 +124,17 @@ class Watcher:
                 links[ranks] = replace(before, connections=before.connections + 1, bytes=before.bytes + size)
         unclaimed = links.pop((), Witness().unclaimed)
         told = tuple(links[ranks] for ranks in sorted(links))
-        return Witness(links=told, store_bytes=store, unclaimed=unclaimed, complete=self._complete)
+        return Witness(
+            links=told,
+            store_bytes=store,
+            unclaimed=unclaimed,
+            complete=self._complete,
+            ports=self._chosen.ports,
+            given=None if self._is_used(self._given) else self._given,
+        )
+
+    def _is_used(self, port: int | None) -> bool:
+        return any(one.remote[1] and port in (one.local[1], one.remote[1]) for one in self._seen.values())
 
     def _connections(self) -> list[list[Socket]]:
         """The one or two ends of each."""
@@ -130,6 +153,41 @@ class Watcher:
             return tuple(sorted(rank for rank in found if rank is not None))
         near = all(end.remote[0].startswith(LOOPBACK) for end in ends)
         return () if near and not foreign else None
+
+
+class ChosenPorts:
+    """The ports of a run's sockets that the system gives to nobody by itself, so that the code has chosen them."""
+
+    def __init__(self) -> None:
+        self._given = _given_by_the_system()
+        self._found: set[int] = set()
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return tuple(sorted(self._found))
+
+    def of(self, one: Socket) -> set[int]:
+        """Those of a socket on this machine."""
+        near = not one.remote[1] or one.remote[0].startswith(LOOPBACK)
+        return {port for port in (one.local[1], one.remote[1]) if port and port not in self._given} if near else set()
+
+    def add(self, one: Socket) -> None:
+        self._found |= self.of(one)
+
+
+def _given_by_the_system() -> range:
+    try:
+        first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except (OSError, ValueError):
+        return range(1 << 16)  # then nothing is known to be chosen
+    return range(first, last + 1)
+
+
+def _inodes_below() -> set[int]:
+    """The sockets that processes below this one have open."""
+    with contextlib.suppress(psutil.Error):
+        return {inode for process in psutil.Process().children(recursive=True) for inode in _inodes(process.pid)}
+    return set()
 
 
 def gpus() -> bool:

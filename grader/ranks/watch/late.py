@@ -1,0 +1,50 @@
+"""How a rank ends that is still there at the deadline, and where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+from grader.model import Ending, Killed, StackFrame, TimedOut
+from grader.ranks.watch.evidence import ThreadState
+from grader.ranks.watch.folder import RunFolder
+from grader.ranks.watch.parsing import stack_of_dump
+from grader.ranks.watch.watched import Watched, stopped
+
+ANSWER, TICK = 1.0, 0.04
+"""Seconds that a rank gets to write its stack, and between two looks for it."""
+
+
+def late_endings(late: list[Watched], main: dict[int, ThreadState], folder: RunFolder, file: str) -> dict[int, Ending]:
+    """By rank, from what its main thread did. Those that cannot say it write their stacks, all at the same time."""
+    silent = [rank for rank in late if not stopped(rank.pid) and not main[rank.rank].stack]
+    stacks = stacks_by_signal(silent, folder, file)
+    return {rank.rank: _ending(rank, main[rank.rank], stacks.get(rank.rank, ())) for rank in late}
+
+
+def _ending(rank: Watched, main: ThreadState, stack: tuple[StackFrame, ...]) -> Ending:
+    if stopped(rank.pid):  # it cannot answer, and those that wait for it may look as busy as it does
+        return Killed(signal="SIGSTOP")
+    return TimedOut(wait=main.wait, stack=main.stack or stack)
+
+
+def stacks_by_signal(ranks: list[Watched], folder: RunFolder, file: str) -> dict[int, tuple[StackFrame, ...]]:
+    """The main threads' stacks as Python's faulthandler writes them, which needs no GIL."""
+    waiting = [rank for rank in ranks if _asked(rank)]
+    until = time.monotonic() + ANSWER
+    while any(not _written(rank, folder) for rank in waiting) and time.monotonic() < until:
+        time.sleep(TICK)
+    return {rank.rank: stack_of_dump(folder.stack(rank.rank), str(folder.code / file), file) for rank in waiting}
+
+
+def _asked(rank: Watched) -> bool:
+    with contextlib.suppress(OSError, AttributeError):
+        os.kill(rank.pid, signal.SIGUSR2)
+        return True
+    return False
+
+
+def _written(rank: Watched, folder: RunFolder) -> bool:
+    return "most recent call first" in folder.stack(rank.rank)
