@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from grader import catalog
-from grader.grading.blame import Blame, Doubt, Kind, Step, decide, doubt_about
+from grader.grading.blame import ATTEMPTS, Blame, Doubt, Kind, Step, decide, doubt_about
 from grader.grading.flow import judge
 from grader.grading.running import Runner
 from grader.grading.sessions import AnySession, Sessions
@@ -69,11 +69,14 @@ def doubt(kind: Kind, error: RunError | None = None) -> Doubt:
 
 
 def test_the_rule_of_blame() -> None:
-    """For every kind of failure: once more, then the solution, and only then is somebody blamed."""
+    """For every kind of failure: once more (or twice), then the solution, and only then is somebody blamed. What may
+    have met a neighbour is run alone before all that."""
     nobody: frozenset[Kind] = frozenset()
     assert decide([None], None, nobody) is Step.KEEP
-    for kind in Kind:
-        one, two = [doubt(kind)], [doubt(kind), doubt(kind)]
+    assert decide([doubt(Kind.SHARED)], None, frozenset(Kind)) is Step.ALONE
+    for kind in set(Kind) - {Kind.SHARED}:
+        one, two = [doubt(kind)], [doubt(kind)] * ATTEMPTS.get(kind, 2)
+        assert all(decide(two[:count], None, nobody) is Step.AGAIN for count in range(1, len(two)))
         first = Step.COMPARE if kind is Kind.PROBE else Step.AGAIN
         assert decide(one, None, nobody) is first, "no other program on the machine makes a probe raise"
         assert decide([*one, None], None, nobody) is Step.KEEP

@@ -9,25 +9,32 @@ shared, or end itself as the kernel would. So
   blamed. If it fails as well, the machine is at fault; if not, the submission is;
 * where the exercise's probe raised something of its own, with no line of the submission's in the stack, the solution
   is run at once: if the probe raises there as well, its author is at fault;
-* once a submission was charged, its later failures of the same kind are charged at once.
+* once a submission was charged, its later failures of the same kind are charged at once;
+* further attempts have the time that the deadlines of the others have left, and no more.
+
+Where runs share the machine's network, one that meets at a port of its own choice may have met a neighbour, whatever
+came of it. It is run again alone, and that attempt counts; what follows of the submission is run alone at once.
 
 `decide` is the rule, and pure.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from grader.grading.sessions import AnySession, Sessions
+from grader.grading.turns import turn
 from grader.model import PROBE, Case, Diagnosis, Finding, Killed, Raised, RankRecord, Run, Submission
 from grader.model.errors import NoRankStarted, RunError
+from grader.ranks.diagnosis import REFUSED
 
 ON_PURPOSE = ("NeverMeet",)
 """What probes raise to be told: ranks did not come to where the others wait for them."""
-REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 HINT = "The processes and files beside those of the ranks belong to the grader; a submission has no business with them."
 
 Attempt = Callable[[AnySession, Submission], Run]
@@ -41,6 +48,14 @@ class Kind(Enum):
     KILLED = "a rank was killed, and not by the grader"
     REFUSED = "a port was taken"
     PROBE = "the exercise's probe raised something of its own"
+    SHARED = "it met at a port that other runs may use"
+
+
+ATTEMPTS = {Kind.REFUSED: 3, Kind.PROBE: 1}
+"""How often a case is tried before the solution is; else twice. A port may be another grader's for a moment, and no
+other program on the machine makes a probe raise."""
+PORTS = (Kind.REFUSED, Kind.SHARED)
+"""What neighbours may bring about, where the network is the machine's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +90,7 @@ class Step(Enum):
     """What is to be done about a case that was tried."""
 
     KEEP = "the last attempt counts"
+    ALONE = "run it once more, alone"
     AGAIN = "run it once more, in a fresh session"
     COMPARE = "run the exercise's solution, in a fresh session"
     CHARGE = "the submission is at fault"
@@ -89,9 +105,11 @@ def decide(doubts: Sequence[Doubt | None], solution_went_well: bool | None, char
         return Step.KEEP
     if last.is_the_machine:
         return Step.MACHINE
+    if last.kind is Kind.SHARED:
+        return Step.ALONE
     if last.kind in charged:
         return Step.CHARGE
-    if len(doubts) == 1 and last.kind is not Kind.PROBE:  # which no other program on the machine brings about
+    if len(doubts) < ATTEMPTS.get(last.kind, 2):
         return Step.AGAIN
     if solution_went_well is None:
         return Step.COMPARE
@@ -100,45 +118,65 @@ def decide(doubts: Sequence[Doubt | None], solution_went_well: bool | None, char
 
 class Blame:
     """Runs the cases of one submission, from several threads, and settles the doubts. `solution` gives the exercise's
-    own, or None where it is not at hand: then two failures are enough."""
+    own, or None where it is not at hand: then two failures are enough. `spare` says how many seconds further attempts
+    have."""
 
     def __init__(
-        self, sessions: Sessions, submission: Submission, solution: Callable[[], Submission | None] = lambda: None
+        self,
+        sessions: Sessions,
+        submission: Submission,
+        solution: Callable[[], Submission | None] = lambda: None,
+        spare: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        self._sessions, self._submission = sessions, submission
+        self._sessions, self._submission, self._spare = sessions, submission, spare
+        self._chooses_ports = False
         self._solution = functools.cache(solution)
         self._charged: frozenset[Kind] = frozenset()
 
     def run(self, case: Case, attempt: Attempt) -> Run:
         """The run of a case that counts. Raises RunError where the machine is at fault."""
-        with self._sessions.shared() as session:
-            first = tried(attempt, session, self._submission)
-        if first.run is not None and first.doubt is None:
+        first = None if self._chooses_ports else self._beside_others(attempt)
+        if first is not None and first.run is not None and first.doubt is None:
             return first.run
-        with self._sessions.alone():
-            return self._settled(case, attempt, first)
+        if first is not None and first.doubt is not None:
+            self._chooses_ports |= first.doubt.kind in PORTS
+        with self._sessions.alone(), turn() if self._chooses_ports else contextlib.nullcontext():
+            return self._settled(case, attempt, first or self._alone(attempt))
+
+    def _beside_others(self, attempt: Attempt) -> Tried:
+        with self._sessions.shared() as session:
+            return tried(attempt, session, self._submission, alone=False)
+
+    def _alone(self, attempt: Attempt) -> Tried:
+        """An attempt in the session in use, of whoever has it alone."""
+        return tried(attempt, self._sessions.current(), self._submission)
 
     def _settled(self, case: Case, attempt: Attempt, first: Tried) -> Run:
         """The same after a first attempt that left a doubt. Nothing else of the submission runs meanwhile."""
         tries, went_well = [first], None
         while True:
             step = decide([each.doubt for each in tries], went_well, self._charged)
-            if step is Step.AGAIN:
+            if step is Step.ALONE:
+                tries = [self._alone(attempt)]
+            elif step in (Step.AGAIN, Step.COMPARE) and self._spare() <= 0:
+                return self._charge(case, tries)
+            elif step is Step.AGAIN:
                 tries.append(tried(attempt, self._sessions.renewed(), self._submission))
             elif step is Step.COMPARE:
                 went_well = self._solution_goes_well(attempt)
             elif step is Step.MACHINE:
                 raise _machine(case, tries[-1])
             else:
-                return self._counted(case, tries) if step is Step.KEEP else self._charge(case, tries)
+                return self._counted(tries) if step is Step.KEEP else self._charge(case, tries)
 
     def _solution_goes_well(self, attempt: Attempt) -> bool:
         solution = self._solution()
         return solution is None or tried(attempt, self._sessions.renewed(), solution).well
 
-    def _counted(self, case: Case, tries: Sequence[Tried]) -> Run:
-        assert tries[0].doubt and tries[-1].run
-        return replace(tries[-1].run, retried=tries[0].doubt.reason)
+    def _counted(self, tries: Sequence[Tried]) -> Run:
+        """The last attempt, with a note where an earlier one did not count that was made in the same way."""
+        assert tries[-1].run
+        return replace(tries[-1].run, retried=tries[0].doubt.reason if tries[0].doubt else "")
 
     def _charge(self, case: Case, tries: Sequence[Tried]) -> Run:
         """The run as the submission's doing. The session may be damaged, so what follows gets another."""
@@ -157,13 +195,18 @@ class Blame:
         return f"{doubt.reason}; {told}"
 
 
-def tried(attempt: Attempt, session: AnySession, submission: Submission) -> Tried:
-    """One attempt, and whether it leaves a doubt."""
+def tried(attempt: Attempt, session: AnySession, submission: Submission, *, alone: bool = True) -> Tried:
+    """One attempt, alone or beside others, and whether it leaves a doubt."""
     try:
         run = attempt(session, submission)
     except RunError as error:
         return Tried(session=session, doubt=Doubt(kind=Kind.NO_RESULT, reason=_reason(error), error=error))
-    return Tried(session=session, run=run, doubt=doubt_about(run))
+    doubt = doubt_about(run)
+    if not alone and not session.apart and run.witness and run.witness.ports:
+        doubt = Doubt(kind=Kind.SHARED, reason="it met at a port of its own choice")
+    if session.apart and doubt is not None and doubt.kind is Kind.REFUSED:
+        doubt = None  # in a network of its own a run has no neighbours
+    return Tried(session=session, run=run, doubt=doubt)
 
 
 def doubt_about(run: Run) -> Doubt | None:
@@ -172,7 +215,7 @@ def doubt_about(run: Run) -> Doubt | None:
         ending = record.ending
         if not run.case.crashes and isinstance(ending, Killed) and ending.signal == "SIGKILL" and not ending.by_grader:
             return Doubt(kind=Kind.KILLED, reason=f"rank {record.rank} was killed by SIGKILL")
-        if isinstance(ending, Raised) and any(mark in ending.message for mark in REFUSED):
+        if isinstance(ending, Raised) and _was_refused(ending):
             return Doubt(kind=Kind.REFUSED, reason=f"a port was taken on rank {record.rank}")
     return _doubt_about_the_probe(run)
 
@@ -185,6 +228,10 @@ def _doubt_about_the_probe(run: Run) -> Doubt | None:
             reason = f"{PROBE}, line {ending.probe_line}, raised {ending.type}: {ending.message}"
             return Doubt(kind=Kind.PROBE, reason=reason)
     return None
+
+
+def _was_refused(ending: Raised) -> bool:
+    return any(mark in text for mark in REFUSED for text in (ending.message, *ending.causes))
 
 
 def _reason(error: RunError) -> str:

@@ -18,6 +18,7 @@ from grader.model import (
     RankRecord,
     TimedOut,
 )
+from grader.model.witness import Witness
 from grader.ranks.limits import reached
 
 SIGNALS = {
@@ -27,12 +28,14 @@ SIGNALS = {
 }
 
 PROBE_HINT = "No line of yours raised this: the grader met what it is not made for. What did your code return or leave?"
+REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
+"""What is said where somebody else listens at a port."""
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""
 
 
-def diagnose(case: Case, ranks: Sequence[RankRecord], file: str) -> Diagnosis | None:
-    """None if every rank finished. `file` is the student's file name, for the sentences."""
+def diagnose(case: Case, ranks: Sequence[RankRecord], file: str, witness: Witness | None = None) -> Diagnosis | None:
+    """None if every rank finished. `file` is the student's file, for the sentences; `witness` says where they met."""
     failed = [record for record in ranks if not isinstance(record.ending, Finished)]
     if not failed:
         return None
@@ -44,8 +47,28 @@ def diagnose(case: Case, ranks: Sequence[RankRecord], file: str) -> Diagnosis | 
         kind, findings = "limit", [*_excess(causes, limit), *_consequences(failed, causes)]
     else:
         findings = [*_same(causes, file), *_consequences(failed, causes)]
+    if witness and any(map(_concerns_the_meeting, failed)):
+        findings = [*_elsewhere(witness), *findings]
     located = tuple(_with_case(finding, case) for finding in findings)
     return Diagnosis(kind=kind, ranks=tuple(r.rank for r in causes), findings=located)
+
+
+def _concerns_the_meeting(record: RankRecord) -> bool:
+    """Whether a rank failed in a way that has to do with where the ranks meet."""
+    ending = record.ending
+    if isinstance(ending, Raised):
+        return ending.communication or any(mark in ending.message for mark in REFUSED)
+    wait = ending.wait if isinstance(ending, Deadlocked | TimedOut) else None
+    return wait is not None and "rendezvous" in wait.operation
+
+
+def _elsewhere(witness: Witness) -> Iterator[Finding]:
+    """That the ranks meet at another port than they were given, from the kernel's tables."""
+    if witness.ports and witness.given:
+        ports = ", ".join(map(str, witness.ports))
+        expected = f"port {witness.given}, as MASTER_PORT says"
+        hint = "Other jobs of the machine may use a port that is written into the code."
+        yield Finding(subject="Where the ranks meet", expected=expected, actual=ports, hint=hint)
 
 
 def _with_case(finding: Finding, case: Case) -> Finding:
