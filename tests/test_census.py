@@ -20,8 +20,10 @@ import mmap, os, time
 
 def hoard(rank):
 {body}
-    time.sleep(2.5)
+    time.sleep({seconds})
 """
+TWO_LOOKS, TO_THE_END = 2.5, 25
+"""Seconds: as long as an innocent rank is looked at; longer than any look takes to come, for one that is then ended."""
 SHARED = """\
     if rank.rank == 0:
         kept = mmap.mmap(-1, {size} << 20)
@@ -33,7 +35,7 @@ FORKED = """\
         for _ in range(4):
             if not os.fork():
                 kept = b'x' * ({size} << 20)
-                time.sleep(9)
+                time.sleep(25)
                 os._exit(0)
 """
 COPIED = """\
@@ -55,8 +57,8 @@ NAMELESS = {
 def hoard(run_on_ranks: RunIt) -> Callable[..., Run]:
     """Run a body on three ranks without a group."""
 
-    def run(body: str, size: int, **how: object) -> Run:
-        source = HOARD.format(body=body.format(size=size))
+    def run(body: str, size: int, seconds: float = TWO_LOOKS, **how: object) -> Run:
+        source = HOARD.format(body=body.format(size=size), seconds=seconds)
         return run_on_ranks("hoard", source=source, world_size=3, process_group=False, **{"limits": LIMITS, **how})
 
     return run
@@ -81,7 +83,7 @@ def test_pages_that_forks_share_are_counted_once(hoard: Callable[..., Run], leve
 @pytest.mark.parametrize(("body", "size"), [(SHARED, 400), (FORKED, 120)], ids=["shared", "forked"])
 def test_a_rank_may_not_use_what_the_others_leave(hoard: Callable[..., Run], level: str, body: str, size: int) -> None:
     """Less than three times the limit in shared memory or in child processes, which the kernel's limits do not see."""
-    run = hoard(body, size, limits=Limits(memory=256 * MIB))
+    run = hoard(body, size, TO_THE_END, limits=Limits(memory=256 * MIB))
     assert run.diagnosis is not None and (run.diagnosis.kind, run.diagnosis.ranks) == ("limit", (0,)), run
 
 
@@ -90,7 +92,7 @@ def test_a_rank_may_not_use_what_the_others_leave(hoard: Callable[..., Run], lev
 def test_files_without_a_name_count(hoard: Callable[..., Run], level: str, kind: str) -> None:
     """Written and never mapped, they are in no folder and in no process's memory."""
     write = f"    fd = {NAMELESS[kind].partition(';')[0]}\n    {NAMELESS[kind].partition(';')[2].strip() or 'pass'}\n"
-    run = hoard(write + "    for _ in range({size}):\n        os.write(fd, b'x' * 2**20)\n", 40)
+    run = hoard(write + "    for _ in range({size}):\n        os.write(fd, b'x' * 2**20)\n", 40, TO_THE_END)
     assert run.diagnosis is not None and run.diagnosis.kind == "limit", run
     assert "disk" in run.diagnosis.findings[0].sentence() or "files" in run.diagnosis.findings[0].sentence()
 
@@ -101,7 +103,7 @@ def test_files_in_memory_count_after_they_are_closed(hoard: Callable[..., Run], 
     """In the file systems that are a session's own. Below bubblewrap they are everybody's. Where the environment itself
     lies under /tmp, nobody can write there."""
     body = f"    with open(f'{folder}/{{{{rank.rank}}}}', 'wb') as file:\n        file.write(b'x' * ({{size}} << 20))\n"
-    run = hoard(body, 40)
+    run = hoard(body, 40, TO_THE_END)
     assert run.diagnosis is not None
     if folder == "/tmp" and any(path.is_relative_to(folder) for path in sandbox.shown()):
         assert "Read-only file system" in run.diagnosis.findings[0].sentence()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from grader.model import Case, Finished, RankRecord, Run
 from grader.model.errors import CheckFailed
 from grader.model.trace import Communication, Trace
 from grader.model.witness import Link, Witness
+from grader.ranks.watch import sockets
 from grader.ranks.watch.sockets import Socket
 from grader.ranks.watch.witness import Watcher
 from tests.conftest import LEVELS, RunIt
@@ -188,3 +190,17 @@ def test_what_was_closed_while_it_was_looked_at_is_nobody_elses(tmp_path: Path, 
         watcher.look({}, now=True)
     sockets.gone = True
     assert watcher.told().unclaimed.connections == connections
+
+
+def test_both_questions_to_the_kernel_get_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older one is the cheaper, and a kernel may refuse it: then the newer is asked."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("::1", 0), family=socket.AF_INET6) as two:
+        ports = {one.getsockname()[1], two.getsockname()[1]}
+        older = sockets.Sockets()
+        monkeypatch.setattr(sockets, "OF_ANY_FAMILY", (sockets._question(19, bytes(56)),))
+        newer = sockets.Sockets()
+        assert listening(older, ports) == listening(newer, ports) and len(listening(older, ports)) == 2
+
+
+def listening(kernel: sockets.Sockets, ports: set[int]) -> list[Socket]:
+    return sorted(one for one in kernel.now() if one.local[1] in ports)

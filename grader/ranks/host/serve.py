@@ -46,10 +46,12 @@ def preload() -> None:
         import grader.ranks.inside.rank
         import grader.ranks.inside.tracer
         import grader.ranks.watch.entry
+        from grader.ranks.watch import witness
 
         for module in pkgutil.iter_modules(grader.kit.__path__):
             importlib.import_module(f"grader.kit.{module.name}")
         torch.set_num_threads(1)
+        witness.gpus()  # which every run asks, and remembers
 
 
 def preload_dynamo() -> None:

@@ -9,11 +9,19 @@ import sys
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+PR_GET_CHILD_SUBREAPER = 37
 
 
 def become_subreaper() -> None:
     """Orphans below this process become its children."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def is_subreaper() -> bool:
+    """Whether orphans below this process become its children."""
+    answer = ctypes.c_int(0)
+    _prctl(PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
+    return answer.value == 1
 
 
 def die_with_parent() -> None:

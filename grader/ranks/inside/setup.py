@@ -23,12 +23,18 @@ STACK_SIGNAL = getattr(signal, "SIGUSR2", None)
 
 def open_descriptors() -> list[int]:
     """Every descriptor of this process but input, output and errors."""
-    found = []
-    for number in range(3, min(os.sysconf("SC_OPEN_MAX"), MAX_DESCRIPTORS)):
-        with contextlib.suppress(OSError):
-            os.fstat(number)
-            found.append(number)
-    return found
+    try:
+        numbers = list(map(int, os.listdir("/dev/fd")))  # Linux and macOS; asking for each of thousands takes 20 ms
+    except OSError:
+        numbers = list(range(min(os.sysconf("SC_OPEN_MAX"), MAX_DESCRIPTORS)))
+    return [number for number in numbers if number > 2 and _is_open(number)]
+
+
+def _is_open(number: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
 
 
 def close_others(inherited: Iterable[int], channel: Any, output: Any) -> None:

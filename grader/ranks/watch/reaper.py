@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from grader.ranks.inside import prctl
+
 SHARED_MEMORY = "/dev/shm/"
 TRACKER_SECONDS = 1.0
 MAX_LOOKED_AT = 64
@@ -75,6 +77,8 @@ def _descendants(spare: frozenset[int]) -> list[psutil.Process]:
     """Every process below this one, in one look; not `spare` and what is below those."""
     kept = set(spare)
     found: list[psutil.Process] = []
+    if _is_childless():
+        return found
     try:
         below = psutil.Process().children(recursive=True)
     except psutil.Error:
@@ -86,6 +90,16 @@ def _descendants(spare: frozenset[int]) -> list[psutil.Process]:
             else:
                 found.append(process)
     return found
+
+
+def _is_childless() -> bool:
+    """Whether nobody is below this process, zombies included: a subreaper whose children have gone has none. Looking
+    through all processes of the machine takes milliseconds."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return prctl.is_subreaper()
+    return False
 
 
 def _reap(processes: list[psutil.Process]) -> None:

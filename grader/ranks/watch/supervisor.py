@@ -34,6 +34,8 @@ from grader.records import wire
 from grader.records.structure import unstructure
 
 TICK = 0.04
+LOOKS_APART = 0.02
+"""Seconds between two looks for a deadlock at least: every message of a rank wakes the supervisor."""
 ANSWER = 1.0
 """Seconds that a rank gets to answer a snapshot or to flush after its end."""
 LAST_READS = 128
@@ -55,7 +57,7 @@ class Supervisor:
         self.rule, self.watch = DeadlockRule(request.world_size), quiet.Watch()
         self.ranks: list[Watched] = []
         self.secrets: list[int] = []
-        self.questions, self.busy_told = 0, BUSY
+        self.questions, self.busy_told, self.looked = 0, BUSY, 0.0
         self.has_ranks = False
         """Whether a rank may have been started."""
         self.began = self.start = time.monotonic()
@@ -189,7 +191,8 @@ class Supervisor:
             self._end_excess(live, found)
         elif (failed := first_failure(rank.ending for rank in self.ranks)) and self._seconds() - failed > GRACE:
             self._stop(live)
-        elif all(rank.ready for rank in live):
+        elif all(rank.ready for rank in live) and time.monotonic() - self.looked >= LOOKS_APART:
+            self.looked = time.monotonic()
             self._look_for_deadlock()
 
     def _patience(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import os
 import time
@@ -15,8 +16,9 @@ import psutil
 from grader.model.witness import Link, Witness
 from grader.ranks.watch.sockets import End, Socket, Sockets
 
-EVERY = 0.02
-"""Seconds between two looks. A connection that lives shorter may be counted without anybody's name."""
+SOONEST, LATEST = 0.02, 0.16
+"""Seconds between two looks: after one that found new sockets, and at most, where none came for a while. A connection
+that lives shorter may be counted without anybody's name."""
 MAX_SOCKETS = 20_000
 LOOPBACK = (b"\x7f", bytes(15) + b"\x01")
 
@@ -36,7 +38,7 @@ class Watcher:
         self._owners: dict[int, int | None] = {}
         self._listeners: dict[int, int | None] = {}
         self._doubtful: set[int] = set()
-        self._complete, self._written, self._looked = True, 0, 0.0
+        self._complete, self._written, self._looked, self._pause = True, 0, 0.0, SOONEST
         self._sockets: Sockets | None = None
         self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus() else ""
         try:
@@ -46,7 +48,7 @@ class Watcher:
 
     def look(self, pids: Mapping[int, int], *, now: bool = False) -> None:
         """`pids` maps ranks to their processes. Cheap when called often; `now` says that it is needed."""
-        if self._sockets is None or not (now or time.monotonic() - self._looked >= EVERY):
+        if self._sockets is None or not (now or time.monotonic() - self._looked >= self._pause):
             return
         self._looked = time.monotonic()
         with contextlib.suppress(OSError):
@@ -58,7 +60,9 @@ class Watcher:
         for one in alive:
             self._note(one)
         self._note_destroyed(self._sockets)
+        self._pause = min(2 * self._pause, LATEST)
         if fresh := [one for one in alive if one.inode and one.cookie not in self._owners]:
+            self._pause = SOONEST
             self._claim(fresh, pids)
 
     def _note_destroyed(self, sockets: Sockets) -> None:
@@ -190,6 +194,7 @@ def _inodes_below() -> set[int]:
     return set()
 
 
+@functools.cache
 def gpus() -> bool:
     """Whether ranks can see a GPU here."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") != "" and bool(glob.glob("/dev/nvidia[0-9]*"))
