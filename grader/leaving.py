@@ -13,8 +13,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-PATIENCE = 0.7
-"""Seconds that an orderly end may take; after that the process ends as it is."""
+PATIENCE, CLEANING = 1.2, 0.7
+"""Seconds that an orderly end may take, and after it the ending of what this process has started."""
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 HANGUP = 129
 """The exit code of a process that ends because its terminal has."""
@@ -36,7 +36,7 @@ def _leave(code: int) -> None:
     time.sleep(PATIENCE)
     cleaning = threading.Thread(target=_clean, daemon=True)
     cleaning.start()
-    cleaning.join(PATIENCE)
+    cleaning.join(CLEANING)
     os._exit(code)
 
 

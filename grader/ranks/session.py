@@ -38,7 +38,7 @@ so a session that clears up after its own has to know the others'. And the sessi
 
 START_SECONDS = 120
 """How long the host may take to import torch on a slow machine."""
-LEAVING_SECONDS = 1
+LEAVING_SECONDS = 5
 """How long a host that is hung up on may take to end what it has, before it is killed."""
 DYING_SECONDS = 1
 """How long a host that was killed may take to be gone."""
