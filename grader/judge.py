@@ -22,7 +22,7 @@ import pytest
 
 from grader.checks import Runs
 from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submission, Verdict
-from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotRun, RunError, WireError
+from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotJudged, NotRun, RunError, WireError
 from grader.records import recording
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
@@ -219,7 +219,7 @@ def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:
             outcome = Outcome.BLOCKED if call.when == "setup" else Outcome.SKIPPED
         case MissingHardware():
             outcome = Outcome.SKIPPED
-        case NotRun():
+        case NotRun() | NotJudged():
             outcome = Outcome.BLOCKED
         case GraderError() if not isinstance(error, WireError):
             where = "" if isinstance(error, RunError) else _line_of_checks(error)

@@ -60,6 +60,28 @@ def test_right_runs_pass_every_check(exercise: Exercise) -> None:
     assert (report.score, report.max_score, report.status) == (100, 100, "passed")
 
 
+def test_what_never_came_about_is_charged_to_what_prevented_it(exercise: Exercise) -> None:
+    """A check of the second part is judged by the runs that came there; where none did it is blocked, and the first
+    part's check, whose own observation is missing, fails."""
+    path = exercise.folder / "checks.py"
+    first, same = path.read_text().split("def test_same")
+    path.write_text(f"{first}def test_same" + same.replace('runs("sum")', 'runs("sum", after=["total"])'))
+    manifest = exercise.folder / "exercise.yaml"
+    manifest.write_text(manifest.read_text().replace(", needs: [sums]", ""))
+    changed = catalog.load(small.NAME, exercise.folder.parents[1])
+    one, bad = right_runs()[0], right_runs()[2]
+    raised = Diagnosis(kind="raised", findings=(Finding(subject="total raised"),))
+    left, none = (
+        replace(small.sum_run(size, *[None] * size, ending=Raised(type="E", message="")), diagnosis=raised)
+        for size in (2, 1)
+    )
+    verdicts = judge(changed, SUBMISSION, [one, left, bad])
+    assert outcomes(verdicts) == {"sums": "failed", "same": "passed", "refuses": "passed"}
+    verdicts = judge(changed, SUBMISSION, [none, left, bad])
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
+    assert verdicts[1].message.startswith("not judged")
+
+
 def test_a_wrong_value_fails_with_expected_actual_and_rank(exercise: Exercise) -> None:
     """The check that needs it is blocked, not failed; the independent one is judged."""
     runs = right_runs()

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grader import catalog
-from grader.checks import CheckFailed, Runs, RunView
+from grader.checks import CheckFailed, NotJudged, Runs, RunView
 from grader.grading.running import run_all
 from grader.judge import load_probe
 from grader.model import Exercise, Run, Submission
@@ -103,6 +103,8 @@ class Bench:
         except CheckFailed as failed:
             assert str(failed)
             return False
+        except NotJudged:
+            return False
         return True
 
     def _call(self, check: str, runs: dict[str, Run]) -> None:
@@ -116,9 +118,9 @@ class _NotedRuns(Runs):
         super().__init__(cases, lambda case: runs[case.id])
         self._asked = asked
 
-    def __call__(self, name: str, **how: Any) -> tuple[RunView, ...]:
-        self._asked.add(name)
-        return super().__call__(name, **how)
+    def __call__(self, *names: str, **how: Any) -> tuple[RunView, ...]:
+        self._asked.update(names)
+        return super().__call__(*names, **how)
 
 
 def _functions(exercise: Exercise) -> dict[str, FunctionType]:

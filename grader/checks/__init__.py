@@ -7,12 +7,13 @@ from grader.checks.communication import line_of, told
 from grader.checks.expect import error_text, holds
 from grader.checks.observations import Attempt, Tensor, Tensors
 from grader.checks.views import RankView, Runs, RunView
-from grader.model.errors import CheckFailed
+from grader.model.errors import CheckFailed, NotJudged
 from grader.model.words import amount, count, listed, rank_list
 
 __all__ = [
     "Attempt",
     "CheckFailed",
+    "NotJudged",
     "RankView",
     "RunView",
     "Runs",

@@ -10,7 +10,7 @@ from grader.checks import compare
 from grader.checks.observations import Attempt, Tensors, WrongKind, typed
 from grader.checks.tolerance import Reduction
 from grader.model import Case, Finding, OpenedFile, Value
-from grader.model.errors import CheckFailed, GraderError
+from grader.model.errors import CheckFailed, GraderError, NotJudged
 from grader.model.run import digest_of
 
 if TYPE_CHECKING:
@@ -153,10 +153,11 @@ class Expectations:
 
 
 def holds(expectation: Callable[..., object], *args: Any, **fields: Any) -> bool:
-    """Whether an expectation holds, for a check that goes another way where it does not instead of failing."""
+    """Whether an expectation holds, for a check that goes another way where it does not instead of failing. One that
+    cannot be judged does not hold."""
     try:
         expectation(*args, **fields)
-    except CheckFailed:
+    except (CheckFailed, NotJudged):
         return False
     return True
 

@@ -19,7 +19,7 @@ from grader.checks.communication import Communication
 from grader.checks.traffic import disagreement
 from grader.checks.witness import Witnessed
 from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, Value
-from grader.model.errors import CheckFailed, GraderError
+from grader.model.errors import CheckFailed, GraderError, NotJudged
 
 LISTED = 12
 """So many names of observations are told where one is missing."""
@@ -93,6 +93,10 @@ class RunView(Witnessed):
     def __getitem__(self, rank: int) -> RankView:
         return self._ranks_seen[rank]
 
+    def came_to(self, names: Sequence[str]) -> bool:
+        """Whether every rank recorded all of these."""
+        return all(name in rank for rank in self for name in names)
+
     def require_finished(self) -> None:
         """Fail with the run's diagnosis if a rank did not finish."""
         if self._run.diagnosis is not None:
@@ -148,17 +152,26 @@ class Runs:
     def __init__(self, cases: Sequence[Case], run_case: Callable[[Case], Run]) -> None:
         self._cases, self._run_case = cases, run_case
 
-    def __call__(self, name: str, *, finished: bool = True, recorded: Sequence[str] = ()) -> tuple[RunView, ...]:
-        """The runs of a case family, one a world size. With `finished`, a run in which some rank did not finish
+    def __call__(
+        self, *names: str, finished: bool = True, recorded: Sequence[str] = (), after: Sequence[str] = ()
+    ) -> tuple[RunView, ...]:
+        """The runs of case families, one a world size. With `finished`, a run in which some rank did not finish
         fails the check with its diagnosis. `recorded` asks instead that every rank came as far as these observations;
-        what went wrong later is another check's business."""
+        what went wrong later is another check's business, and so is what went wrong before the observations `after`
+        were there: such a run is left out, and where none is left the check is not judged."""
+        views = []
+        for case in (case for name in names for case in self._family(name)):
+            view = RunView(self._run_case(case))
+            if view.came_to(after):
+                views.append(view)
+                if finished and not (recorded and view.came_to(recorded)):
+                    view.require_finished()  # one that fails the check spares the wait for the rest
+        if not views:
+            raise NotJudged("the code did not come so far")
+        return tuple(views)
+
+    def _family(self, name: str) -> list[Case]:
         chosen = [case for case in self._cases if case.name == name]
         if not chosen:
             raise GraderError(f"no case family {name!r} in exercise.yaml")
-        views = []
-        for case in chosen:
-            views.append(view := RunView(self._run_case(case)))  # one that fails the check spares the wait for the rest
-            came = recorded and all(one in rank for rank in view for one in recorded)
-            if finished and not came:
-                view.require_finished()
-        return tuple(views)
+        return chosen

@@ -9,6 +9,7 @@ GraderError
 │   └── WatcherKilled     a signal ended the process that watches them
 ├── Cancelled         somebody called off the grade
 ├── NotRun            the time of the whole grade was up before a case could be run
+├── NotJudged         a check has nothing to look at, since what another check is about went wrong before
 └── MissingHardware   a case needs hardware that this machine does not have; its checks are skipped
 
 AssertionError
@@ -72,6 +73,13 @@ class NotRun(GraderError):
 
     def __init__(self) -> None:
         super().__init__("not judged: the time of the whole grade (--deadline) was up")
+
+
+class NotJudged(GraderError):
+    """What a check looks at never came about, because of something that another check is about and fails for."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not judged: {reason}")
 
 
 class MissingHardware(GraderError):

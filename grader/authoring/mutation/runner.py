@@ -78,12 +78,14 @@ class _PartialRuns(Runs):
         self._made = by_case
         self._wanted = cases
 
-    def __call__(self, name: str, *, finished: bool = True, recorded: Sequence[str] = ()) -> tuple[RunView, ...]:
-        wanted = [case.id for case in self._wanted if case.name == name]
+    def __call__(
+        self, *names: str, finished: bool = True, recorded: Sequence[str] = (), after: Sequence[str] = ()
+    ) -> tuple[RunView, ...]:
+        wanted = [case.id for case in self._wanted if case.name in names]
         made = [RunView(self._made[case]) for case in wanted if case in self._made]
         if len(made) == len(wanted):
-            return super().__call__(name, finished=finished, recorded=recorded)
-        for view in made if finished and not recorded else ():
+            return super().__call__(*names, finished=finished, recorded=recorded, after=after)
+        for view in made if finished and not recorded and not after else ():
             view.require_finished()
         pytest.skip("not run yet")
 
