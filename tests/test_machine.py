@@ -15,6 +15,7 @@ from grader.model import Case, Finished, RankRecord, Run
 STAGE = """
 import json, os, torch, torch.distributed as dist
 from grader.kit.machine import StagedMachine
+from torch.distributed.device_mesh import init_device_mesh
 machine, seen = StagedMachine(), []
 os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="1")
 
@@ -38,7 +39,38 @@ def a_rank_of_two():
     join("cpu:gloo,cuda:nccl")
     assert dist.get_backend() == "undefined" and dist.get_world_size() == 2
 
+def groups_beside():
+    join("nccl")
+    objects = dist.new_group(backend="gloo")
+    assert dist.get_backend(objects) == "gloo" and dist.get_backend() == "nccl"
+    (own, _), split = dist.new_subgroups(1), dist.split_group(split_ranks=[[0], [1]])
+    assert dist.get_world_size(own) == split.size() == 1 and dist.get_backend(own) == "nccl"
+    names, left = [None, None], ["of rank 0"]
+    dist.all_gather_object(names, "here", group=objects)
+    dist.broadcast_object_list(left, src=0)
+    dist.scatter_object_list(left, ["a", "b"])
+    assert names == ["here", "here"] and left == ["b"]
+    dist.barrier(device_ids=[1])
+    dist.monitored_barrier(objects)
+    torch.cuda.manual_seed_all(1)
+    torch.set_default_device("cuda:1")
+    assert torch.cuda.nccl.version() and torch.cuda.get_device_capability()
+    torch.cuda.set_device(1)
+
+def a_mesh():
+    torch.cuda.set_device(1)
+    join("cpu:gloo,cuda:nccl")
+    mesh = init_device_mesh("cuda", (2, 1), mesh_dim_names=("dp", "tp"))
+    assert mesh["dp"].size() == 2 and mesh.get_local_rank("dp") == 1 and mesh._flatten("all").size() == 2
+
+def nccl_beside_gloo():
+    join("gloo")
+    dist.new_group(backend="nccl")
+
 on(2, a_rank_of_two)
+on(2, groups_beside)
+on(2, a_mesh)
+on(0, nccl_beside_gloo)
 on(0, lambda: join("nccl"))
 on(1, lambda: torch.cuda.set_device("cuda:1"))
 on(2, lambda: join("cpu:glow,cuda:nccl"))
@@ -47,11 +79,14 @@ print(json.dumps(seen))
 
 
 def test_a_staged_machine_notes_what_is_decided_and_refuses_what_it_does_not_have() -> None:
-    """In a process of its own, since torch is another one afterwards."""
+    """Groups beside the default one, meshes, objects and barriers as well. In a process of its own, since torch is
+    another one afterwards."""
     done = subprocess.run([sys.executable, "-c", STAGE], capture_output=True, text=True, check=True, timeout=100)
-    joined, without, beyond, misspelt = json.loads(done.stdout)
+    joined, beside, mesh, refused, without, beyond, misspelt = json.loads(done.stdout)
     group = {"backend": "cpu:gloo,cuda:nccl", "rank": 1, "world_size": 2, "gpu": None}
     assert joined == {"gpus": 2, "groups": [group], "selected": 1, "refused": [], "error": None}
+    assert beside == {**joined, "groups": [{**group, "backend": "nccl"}]} and mesh == joined
+    assert "no GPUs found" in refused["error"] and refused["groups"] == [{**group, "backend": "gloo"}]
     assert "no GPUs found" in without["error"] and not without["groups"]
     assert "invalid device ordinal" in beyond["error"] and beyond["refused"] == [1] and beyond["selected"] is None
     assert "GLOW" in misspelt["error"] and not misspelt["groups"]
@@ -83,6 +118,13 @@ def test_a_backend_string_offers_a_backend_for_each_device(
 ) -> None:
     """As torch reads it."""
     assert machines.backends_of(run(), decision(backend, gpus=gpus)) == offers
+
+
+def test_a_backend_that_nobody_named_is_told_as_what_torch_takes() -> None:
+    """On a machine with GPUs that is NCCL alone, which a reader of "the default" cannot know."""
+    assert machines.backend_in_words(run(), decision("gloo")) == "gloo"
+    assert "NCCL alone" in machines.backend_in_words(run(), decision(None))
+    assert "gloo alone" in machines.backend_in_words(run(), decision(None, gpus=0))
 
 
 def test_the_gpu_of_a_rank_is_selected_or_bound() -> None:

@@ -73,6 +73,12 @@ def backends_of(run: RunView, decision: Decision) -> dict[str, str]:
     return {"cuda": "nccl"} if name == "nccl" else {"cpu": name, "cuda": name}
 
 
+def backend_in_words(run: RunView, decision: Decision) -> str:
+    """The backend that a rank asked for; where it named none, what torch then takes."""
+    chosen = "NCCL" if decision["gpus"] else "gloo"
+    return group_of(run, decision)["backend"] or f"no backend named, for which torch takes {chosen} alone here"
+
+
 def expect_of_staged(run: RunView, subject: str, expected: Mapping[int, Any], actual: Mapping[int, Any]) -> None:
     """Plain values by staged rank, exactly equal. The first fault is told once, for all ranks that share it."""
     wrong = {rank: (wanted, actual[rank]) for rank, wanted in expected.items() if actual[rank] != wanted}

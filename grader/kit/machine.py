@@ -6,9 +6,7 @@ the groups that it makes talk to nobody.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import inspect
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,20 +17,28 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
+from grader.kit.lone_groups import LoneGroups
 from grader.kit.stores import replace_everywhere
 
-c10d: Any = dist.distributed_c10d
+CAPABILITY, MEMORY = (9, 0), 2**36
+"""Of each staged GPU; the memory in bytes."""
+SILENT = (
+    *("init", "synchronize", "empty_cache", "ipc_collect", "manual_seed", "manual_seed_all"),
+    *("reset_peak_memory_stats", "reset_max_memory_allocated", "set_per_process_memory_fraction"),
+)
+"""Functions of torch.cuda that have nothing to do on a staged GPU."""
+EMPTY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 
 
 class StagedMachine:
     """What the code is told about the machine from now on, and what it then does. One for a process."""
 
     def __init__(self) -> None:
-        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers the backend "fake"
-        self._join = dist.init_process_group
+        self._lone = LoneGroups(self._index_of)
         self._set(0)
         for module, names in self._staged().items():
             replace_everywhere([(getattr(module, name), new) for name, new in names.items()])
+        torch.set_default_device = _nothing
         if not hasattr(dist, "ProcessGroupNCCL"):
             dist.ProcessGroupNCCL = SimpleNamespace(Options=SimpleNamespace)  # type: ignore[misc,assignment]
 
@@ -57,11 +63,12 @@ class StagedMachine:
         the GPU that the group is bound to. `selected`: the current GPU, if the code chose one. `refused`: GPUs that it
         asked for and that there are not."""
         selected = self.current if self.selected else None
-        return {"gpus": self.gpus, "groups": [*self.groups], "selected": selected, "refused": [*self.refused]}
+        return {"gpus": self.gpus, "groups": [*self._lone.joined], "selected": selected, "refused": [*self.refused]}
 
     def _set(self, gpus: int) -> None:
         self.gpus, self.current, self.selected = gpus, 0, False
-        self.refused, self.groups = list[int](), list[dict[str, Any]]()
+        self.refused = list[int]()
+        self._lone.begin(gpus)
 
     def _staged(self) -> dict[Any, dict[str, Any]]:
         """What stands in for functions of torch.cuda, torch.accelerator and torch.distributed."""
@@ -73,9 +80,15 @@ class StagedMachine:
                 "set_device": self._select,
                 "device": self._scope,
                 "get_device_name": lambda *_: "staged",
-                "get_device_properties": lambda *_: SimpleNamespace(name="staged", total_memory=2**36),
-                **dict.fromkeys(("init", "synchronize", "empty_cache", "reset_peak_memory_stats"), _nothing),
+                "get_device_properties": lambda *_: SimpleNamespace(name="staged", total_memory=MEMORY),
+                "get_device_capability": lambda *_: CAPABILITY,
+                "is_bf16_supported": lambda *_, **__: self.gpus > 0,
+                "is_initialized": lambda: self.gpus > 0,
+                "mem_get_info": lambda *_: (MEMORY, MEMORY),
+                **dict.fromkeys(EMPTY, lambda *_: 0),
+                **dict.fromkeys(SILENT, _nothing),
             },
+            torch.cuda.nccl: {"version": lambda: (2, 0, 0)},
             torch.accelerator: {
                 "current_accelerator": lambda check_available=False: torch.device("cuda") if self.gpus else None,
                 **dict.fromkeys(("set_device_index", "set_device_idx"), self._select),
@@ -83,12 +96,7 @@ class StagedMachine:
                 "device_index": self._scope,
                 "synchronize": _nothing,
             },
-            dist: {
-                "is_nccl_available": lambda: self.gpus > 0,
-                "init_process_group": self._init_process_group,
-                "get_backend": self._get_backend,
-                "TCPStore": _LoneStore,
-            },
+            **self._lone.staged(),
         }
 
     def _index_of(self, where: Any) -> int:
@@ -121,28 +129,6 @@ class StagedMachine:
         finally:
             self.current, self.selected = outer
 
-    def _init_process_group(self, *args: Any, **kwargs: Any) -> None:
-        """Note what is asked, refuse what the real one would refuse, then make a group that talks to nobody."""
-        bound = inspect.signature(self._join).bind(*args, **kwargs)
-        bound.apply_defaults()
-        asked = bound.arguments
-        backend = None if asked["backend"] is None else str(dist.Backend(asked["backend"]))
-        if "nccl" in (backend or "") and not self.gpus:
-            raise RuntimeError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
-        _refuse_unknown(backend)
-        bound_to = asked["device_id"]
-        gpu = None if bound_to is None or bound_to == torch.device("cpu") else self._index_of(bound_to)
-        store, rank, world_size = asked["store"], asked["rank"], asked["world_size"]
-        if store is None:
-            store, rank, world_size = next(c10d.rendezvous(asked["init_method"] or "env://", rank, world_size))
-        self._join("fake", store=store, rank=rank, world_size=world_size)
-        self.groups.append({"backend": backend, "rank": rank, "world_size": world_size, "gpu": gpu})
-
-    def _get_backend(self, group: Any = None) -> str:
-        """What the real one answers for the backend that was asked for."""
-        backend = self.groups[-1]["backend"] if self.groups else dist.get_backend_config(group)
-        return "undefined" if backend is None or "," in backend else backend
-
 
 def fresh(module: ModuleType) -> ModuleType:
     """The same file once more, without what earlier calls have left in it."""
@@ -153,13 +139,6 @@ def fresh(module: ModuleType) -> ModuleType:
     except Exception:  # some things can be done only once in a process; then the first copy has to serve
         return module
     return again
-
-
-class _LoneStore(dist.HashStore):  # type: ignore[misc,name-defined]
-    """A TCPStore for one process alone."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__()
 
 
 class _OnTheCPU(TorchFunctionMode):
@@ -178,15 +157,6 @@ class _OnTheCPU(TorchFunctionMode):
 def _on_cpu(value: Any, is_device: bool) -> Any:
     kind = value.type if isinstance(value, torch.device) else value if isinstance(value, str) else ""
     return torch.device("cpu") if kind.startswith("cuda") or (is_device and type(value) is int) else value
-
-
-def _refuse_unknown(backend: str | None) -> None:
-    """Raise as the real init_process_group does where torch knows no device or no backend of a name."""
-    devices = c10d.BackendConfig(dist.Backend(backend)).get_device_backend_map() if backend else {}
-    for device, name in devices.items():
-        torch.device(device)
-        if name not in dist.Backend.backend_list:
-            raise AssertionError(f"Unknown c10d backend type {name.upper()}")
 
 
 def _nothing(*_: Any, **__: Any) -> None:
