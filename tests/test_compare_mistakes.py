@@ -113,3 +113,11 @@ def test_a_part_left_as_it_was_is_named_stale() -> None:
 def test_a_small_difference_is_held_against_what_rounding_explains() -> None:
     actual = GRADIENT + 1e-9 * SQUARE[:, :3]
     assert "of the largest value, where rounding explains 1.8e-12" in only(close(actual, GRADIENT, subject="it"))
+
+
+def test_float64_that_was_float32_on_the_way_is_told_so() -> None:
+    """A tenth kept in float32 is off by 1.5e-8; what is off by more, or was float32 from the start, is not told so."""
+    tenths = torch.arange(1, 9, dtype=torch.float64) / 10
+    assert "as float32 would be, where" in only(close(tenths.float().double(), tenths, subject="it"))
+    for seen, wanted in ((tenths + 1e-6, tenths), (tenths + 1e-11, tenths), (tenths.float() + 1e-5, tenths.float())):
+        assert "float32 would" not in only(close(seen, wanted, subject="it"))
