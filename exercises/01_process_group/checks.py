@@ -1,6 +1,6 @@
 """Judges what the ranks of exercise 01 recorded. A place is a host and a port as the student's code asked for them."""
 
-from grader.checks import Attempt, TypedDict, holds, machines, places, rank_list
+from grader.checks import Attempt, NotJudged, TypedDict, holds, machines, places, rank_list
 
 HOST, PORT = "The host where the ranks meet", "The port where the ranks meet"
 
@@ -30,8 +30,14 @@ class Cleanup(Attempt):
 
 def test_joins(runs, probe):
     """setup_ddp joins all ranks in one group"""
-    for run in runs("join"):
+    for run in runs("join", recorded=["group"]):
         expect_group(run, probe, "group", range(run.world_size))
+
+
+def test_alone(runs, probe):
+    """A rank that is alone joins a group of its own"""
+    for run in runs("alone", recorded=["group"]):
+        expect_group(run, probe, "group", [0])
 
 
 def expect_group(run, probe, name, numbers):
@@ -45,8 +51,8 @@ def expect_group(run, probe, name, numbers):
     subjects = {
         "world_size": "dist.get_world_size() after setup_ddp",
         "rank": "dist.get_rank() after setup_ddp",
-        "gathered": "An all-gather of one number from each rank",
-        "total": "An all-reduce (sum) of one number from each rank",
+        "gathered": "The grader's own all-gather of one number from each rank",
+        "total": "The grader's own all-reduce (sum) of one number from each rank",
     }
     for place, (key, subject) in enumerate(subjects.items()):
         expected = {process: values[place] for process, values in wanted.items()}
@@ -60,8 +66,11 @@ def expect_group(run, probe, name, numbers):
 
 def test_uses_environment(runs, probe):
     """The place comes from the environment, rank and world size come from the arguments"""
-    meets_at(runs, expect_host, probe.ADDRESSES[0])
-    meets_at(runs, expect_port)
+    for run in meetings(runs, probe, "join"):
+        expect_host(run, probe.ADDRESSES[0])
+        expect_port(run)
+    if not holds(test_joins, runs, probe):
+        return  # which rank of how many is told there
     for run in runs("device_rule"):
         groups = [machines.group_of(run, one) for one in decisions(run, "misled", len(probe.MISLEADING))]
         ranks, sizes = ({r: group[key] for r, group in enumerate(groups)} for key in ("rank", "world_size"))
@@ -71,9 +80,8 @@ def test_uses_environment(runs, probe):
 
 
 def test_default_address(runs, probe):
-    """Without MASTER_ADDR the ranks meet on localhost, at MASTER_PORT"""
-    for run in runs("only_port"):
-        expect_group(run, probe, "group", range(run.world_size))
+    """Without MASTER_ADDR the ranks look for each other on localhost, at MASTER_PORT"""
+    for run in meetings(runs, probe, "only_port"):
         expect_loopback(run)
         if holds(meets_at, runs, expect_port):
             expect_port(run)
@@ -81,26 +89,35 @@ def test_default_address(runs, probe):
 
 def test_default_port(runs, probe):
     """Without MASTER_PORT the ranks agree on a default port, at MASTER_ADDR"""
-    for run in runs("only_address"):
-        expect_group(run, probe, "group", range(run.world_size))
+    for run in meetings(runs, probe, "only_address"):
         expect_one_port(run)
         if holds(meets_at, runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, run.case.environment["MASTER_ADDR"])
 
 
 def test_both_defaults(runs, probe):
-    """Without both, the ranks meet on localhost at the default port"""
-    for run in runs("nowhere"):
-        expect_group(run, probe, "group", range(run.world_size))
+    """Without both, the ranks look for each other on localhost, at the default port"""
+    for run in meetings(runs, probe, "nowhere"):
         expect_loopback(run)
         expect_one_port(run)
+
+
+def meetings(runs, probe, family):
+    """The runs of a family whose ranks said where to meet. That they then met is judged where they meet at all."""
+    joins = holds(test_joins, runs, probe)
+    for run in runs(family, recorded=["group"]) if joins else runs(family, after=["asked"], finished=False):
+        if joins:
+            expect_group(run, probe, "group", range(run.world_size))
+        elif not all(rank["asked"] for rank in run):
+            raise NotJudged("the ranks look for each other nowhere")
+        yield run
 
 
 def meets_at(runs, expectation, *args):
     """The first set-up of a process meets as expected. A rank that is alone needs no meeting. Where `uses_environment`
     tells that it does not, other checks need not tell it again."""
-    for run in runs("join"):
-        if run.world_size > 1:
+    for run in runs("join", finished=False):
+        if run.came_to(["asked"]):
             expectation(run, *args)
 
 
@@ -165,11 +182,13 @@ def test_cpu_fallback(runs, probe):
 
 
 def staged(runs, probe, wanted):
-    """(run, machine in words, the decision of each of its ranks) for the staged machines that are wanted."""
+    """(run, machine in words, the decision of each of its ranks) for the staged machines that are wanted, without those
+    for one rank where only a rank that is alone does not join."""
     every = [(gpus, size, rank) for gpus, size in probe.ENOUGH + probe.TOO_FEW for rank in range(size)]
+    single = holds(test_alone, runs, probe) or not holds(test_joins, runs, probe)
     for run in runs("device_rule"):
         done = dict(zip(every, decisions(run, "decisions", len(every)), strict=True))
-        for gpus, size in wanted:
+        for gpus, size in wanted if single else [one for one in wanted if one[1] > 1]:
             yield run, machines.in_words(gpus, size), {rank: done[gpus, size, rank] for rank in range(size)}
 
 
@@ -182,7 +201,7 @@ def decisions(run, name, count):
 def expect_backend(run, machine, ranks, device, wanted):
     """The backend string of each rank offers what is wanted for a device's tensors."""
     offered = {rank: machines.backends_of(run, one).get(device) for rank, one in ranks.items()}
-    asked = {rank: machines.group_of(run, one)["backend"] or "the default" for rank, one in ranks.items()}
+    asked = {rank: machines.backend_in_words(run, one) for rank, one in ranks.items()}
     right = f"{wanted} for {device} tensors"
     seen = {rank: right if offered[rank] == wanted else asked[rank] for rank in ranks}
     machines.expect_of_staged(run, f"{machine}: the backend of", dict.fromkeys(ranks, right), seen)
@@ -194,7 +213,7 @@ def expect_backend(run, machine, ranks, device, wanted):
 def test_bad_arguments(runs, probe):
     """Bad arguments raise ValueError before any communication"""
     launched = " and ".join(f"{name}={value}" for name, value in probe.LAUNCHER.items())
-    for run in runs("bad_arguments"):
+    for run in runs("bad_arguments", recorded=["bad"]):
         rank, outcomes = run[0], run[0].read("bad", list[BadCall])
         rank.expect_equal(len(outcomes), len(probe.BAD), "how many bad calls were made")
         for (number, world_size), outcome in zip(probe.BAD, outcomes, strict=True):
@@ -202,12 +221,14 @@ def test_bad_arguments(runs, probe):
             rank.expect(not outcome["communicated"], call, "no communication", "it looked for other ranks")
             rank.expect_raised(outcome, "ValueError", call)
             rank.expect(not outcome["initialized"], call, "no group", "a group was left behind")
-        expect_group(run, probe, "good", [0])
+        if holds(test_alone, runs, probe):
+            run.require_finished()
+            expect_group(run, probe, "good", [0])
 
 
 def test_cleanup(runs):
     """cleanup_ddp destroys the group"""
-    for run in runs("join"):
+    for run in left_by(runs):
         cleanups = {rank.rank: rank.read("cleanup", Cleanup) for rank in run}
         for rank in run:
             rank.expect_success(cleanups[rank.rank], "cleanup_ddp with a group")
@@ -215,15 +236,25 @@ def test_cleanup(runs):
         run.expect_of_all("dist.is_initialized() after cleanup_ddp", dict.fromkeys(left, False), left)
 
 
+def left_by(runs):
+    """The runs in which there was a group to leave."""
+    every = runs("alone", "join", recorded=["cleanup"], after=["group"])
+    if not (joined := [run for run in every if all(rank["group"] for rank in run)]):
+        raise NotJudged("there is no group to leave")
+    return joined
+
+
 def test_cleanup_without_group(runs):
     """cleanup_ddp does nothing when there is no group"""
-    calls = ["cleanup_ddp before any setup_ddp", "cleanup_ddp for the second time"]
-    for run in runs("join"):
-        for rank in run:
-            attempts = rank.read("without_group", list[Attempt])
-            rank.expect_equal(len(attempts), len(calls), "calls of cleanup_ddp without a group")
-            for attempt, call in zip(attempts, calls, strict=True):
-                rank.expect_success(attempt, call)
+    never, again = "cleanup before any setup_ddp", "cleanup for the second time"
+    first = runs("alone", "join", recorded=[never])
+    later = [run for run in runs("alone", "join", finished=False) if run.came_to(["cleanup"])]
+    for run in later:
+        if not run.came_to([again]):
+            run.require_finished()
+    for call, every in ((never, first), (again, later)):
+        for rank in (rank for run in every for rank in run):
+            rank.expect_success(rank.read(call, Attempt), call)
 
 
 def test_setup_again(runs, probe):

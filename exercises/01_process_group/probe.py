@@ -41,11 +41,11 @@ def join(rank):
     """clean up, set up, talk, clean up twice; MASTER_ADDR appears only after the student's file was imported"""
     meetings, student = Meetings(rank), rank.student
     os.environ["MASTER_ADDR"] = ADDRESSES[0]
-    before = rank.attempt(student.cleanup_ddp).described()
+    rank.record("cleanup before any setup_ddp", rank.attempt(student.cleanup_ddp).described())
     set_up(rank, student, meetings)
     outcome = rank.attempt(student.cleanup_ddp).described()
     rank.record("cleanup", {**outcome, "initialized": dist.is_initialized()})
-    rank.record("without_group", [before, rank.attempt(student.cleanup_ddp).described()])
+    rank.record("cleanup for the second time", rank.attempt(student.cleanup_ddp).described())
 
 
 def default_place(rank):
@@ -56,9 +56,12 @@ def default_place(rank):
 
 
 def set_up(rank, student, meetings):
-    student.setup_ddp(rank.rank, rank.world_size)
+    """Where the ranks were to meet is recorded also where they then did not."""
+    try:
+        student.setup_ddp(rank.rank, rank.world_size)
+    finally:
+        rank.record("asked", meetings.asked)
     rank.record("group", talk(rank, "group", rank.rank, rank.world_size))
-    rank.record("asked", meetings.asked)
 
 
 def again(rank):

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 DEFAULT_ADDRESS = "localhost"
-DEFAULT_PORT = "29500"  # any fixed number does, as long as all ranks agree; this is the one that torchrun uses
+DEFAULT_PORT = "29500"  # any fixed number does, as long as all ranks agree; torch's own documentation takes this one
 
 
 def setup_ddp(rank: int, world_size: int) -> None:
