@@ -8,7 +8,7 @@ by time.
 
 import torch
 
-from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, amount, holds, line_of, replay, told
+from grader.checks import Attempt, CheckFailed, NotJudged, Tensors, TypedDict, amount, holds, line_of, replay, told
 
 SMALL = 1024
 """Bytes; less than any parameter's gradient. What is smaller is a count."""
@@ -58,13 +58,17 @@ def calls(run, *plans):
 
 
 def steps_of(runs, probe):
-    """(run, rank, call, plan, step) for every call of every rank: of the runs of "steps", and of the other families
-    where they finished; what breaks those is for their own checks."""
-    others = [run for name in ("single", "counts") for run in runs(name, finished=False) if run.finished]
-    for run in [*runs("steps"), *others]:
+    """(run, rank, call, plan, step) for every call of every rank: of one rank, and of several where they finished; what
+    breaks those is for checks of their own."""
+    for run in runs_of(runs, "steps", "single", "counts"):
         for rank in run:
             for call, plan in calls(run):
                 yield run, rank, call, plan, step_of(run, rank, probe, call)
+
+
+def runs_of(runs, *families):
+    """The run of one rank, and those of some families that finished."""
+    return [*runs("alone"), *(run for run in runs(*families, finished=False) if run.finished)]
 
 
 def step_of(run, rank, probe, call):
@@ -76,15 +80,21 @@ def step_of(run, rank, probe, call):
 
 
 def gradients_of(rank, step):
-    """What the optimizer first stepped with: a gradient for each parameter."""
-    rank.expect(step["gradients"], "optimizer.step()", "called", "never called")
+    """What the optimizer stepped with: a gradient for each parameter. That it steps once is judged by `one_step`."""
+    if not step["gradients"] or any(not same(step["gradients"][0], other) for other in step["gradients"][1:]):
+        raise NotJudged("the optimizer does not step once with one gradient")
     missing = sorted(step["before"].keys() - step["gradients"][0].keys())
     rank.expect(not missing, "the gradients at optimizer.step()", "one for each parameter", f"none for {missing}")
     return rank.expect_like(step["gradients"][0], step["before"], "shape and dtype of the gradients")
 
 
+def same(gradients, others):
+    return gradients.keys() == others.keys() and all(gradients[name].equal(others[name]) for name in gradients)
+
+
 def data(probe, run, call, plan, rank):
-    return probe.micro_batches(run[rank].secret, call, probe.PLANS[plan][rank], run.parameters["loss"])
+    place = probe.source(run.parameters["plans"], call)
+    return probe.micro_batches(run[rank].secret, place, probe.PLANS[plan][rank], run.parameters["loss"])
 
 
 def mean_loss(probe, run, batches):
@@ -102,8 +112,8 @@ def rounded(tensors):
 
 
 def test_trains(runs, probe):
-    """Every call runs the model on the rank's samples and steps the optimizer"""
-    for run in runs("steps"):
+    """Every call runs the model on all of the rank's samples"""
+    for run in runs_of(runs, "steps"):
         for rank in run:
             for call, plan in calls(run):
                 step = step_of(run, rank, probe, call)
@@ -111,17 +121,17 @@ def test_trains(runs, probe):
                 wanted = list(range(sum(probe.PLANS[plan][rank.rank])))
                 subject = f"the samples in passes through the model with gradients, {SITUATIONS[plan]}"
                 rank.expect_equal(used, wanted, subject)
-                gradients_of(rank, step)
 
 
 def test_one_step(runs, probe):
     """The optimizer steps once a call, and nothing else changes the parameters"""
-    for run in runs("steps"):
+    for run in runs_of(runs, "steps"):
         for rank in run:
             for call, plan in calls(run):
                 step = step_of(run, rank, probe, call)
-                before, used, steps = step["before"], gradients_of(rank, step), len(step["gradients"])
+                before, steps = step["before"], len(step["gradients"])
                 rank.expect(steps == 1, f"the optimizer's steps in a call {SITUATIONS[plan]}", "1", steps)
+                used = gradients_of(rank, step)
                 wanted = {name: before[name] - probe.LEARNING_RATE * used[name] for name in before}
                 rank.expect_close(step["after"], wanted, "the parameters after the call:", stale=before)
 
@@ -129,12 +139,11 @@ def test_one_step(runs, probe):
 # The gradient
 
 
-def judge_plan(runs, probe, family, plan, world_sizes):
-    """The gradient of the calls with a plan, in the runs of these world sizes."""
-    for run in runs(family):
-        if run.world_size in world_sizes:
-            for call, _ in calls(run, plan):
-                expect_gradient(run, probe, call, plan)
+def judge_plan(every, probe, plan):
+    """The gradient of the calls with a plan, in some runs."""
+    for run in every:
+        for call, _ in calls(run, plan):
+            expect_gradient(run, probe, call, plan)
 
 
 def expect_gradient(run, probe, call, plan):
@@ -148,17 +157,9 @@ def expect_gradient(run, probe, call, plan):
         try:
             rank.expect_close(found, rounded(gradient), subject)
         except CheckFailed:  # to explain takes longer than to compare, so only what is wrong is explained
-            if plan == "leftovers":
-                clauses = explained_leftovers(probe, run, call, gradient)
-            else:
-                clauses = explained(probe, run, rank.rank, step["before"], batches)
+            clauses = explained(probe, run, rank.rank, step["before"], batches)
             clauses = {clause: rounded(one) for clause, one in clauses.items()}
             rank.expect_close(found, rounded(gradient), subject, alternatives=clauses, budget=2)
-
-
-def explained_leftovers(probe, run, call, gradient):
-    left = [probe.leftovers(rank.secret, call) for rank in run]
-    return {"the gradients from before the call are in it": replay.total(gradient, replay.mean(left))}
 
 
 def explained(probe, run, rank, parameters, batches):
@@ -175,29 +176,37 @@ def explained(probe, run, rank, parameters, batches):
 
 def test_accumulates(runs, probe):
     """On one rank, equal micro-batches give the gradient of the whole batch"""
-    judge_plan(runs, probe, "steps", "equal", [1])
+    judge_plan(runs("alone"), probe, "equal")
 
 
 def test_weights_micro_batches(runs, probe):
     """On one rank, micro-batches of different sizes count by their samples"""
-    judge_plan(runs, probe, "steps", "sizes", [1])
+    judge_plan(runs("alone"), probe, "sizes")
 
 
 def test_all_ranks(runs, probe):
     """Every rank steps with the gradient over the samples of all ranks"""
-    judge_plan(runs, probe, "steps", "equal", [2, 3])
+    judge_plan(runs("steps"), probe, "equal")
     for run in runs("steps"):
         run.expect_moved(len(calls(run)) * (run.world_size - 1) * gradient_bytes(probe) / 4)
 
 
 def test_weights_ranks(runs, probe):
     """Ranks with different numbers of samples count by their samples"""
-    judge_plan(runs, probe, "steps", "ranks", [2, 3])
+    judge_plan(runs("steps"), probe, "ranks")
 
 
 def test_leftovers(runs, probe):
     """Gradients from before the call do not leak in"""
-    judge_plan(runs, probe, "steps", "leftovers", [1, 2, 3])
+    for run in runs_of(runs, "steps"):
+        twin = run.parameters["plans"].index("equal")
+        for call, plan in calls(run, "leftovers"):
+            left = replay.mean([probe.leftovers(rank.secret, call) for rank in run])
+            for rank in run:
+                clean, found = (gradients_of(rank, step_of(run, rank, probe, one)) for one in (twin, call))
+                clauses = {"the gradients from before the call are in it": rounded(replay.total(clean, left))}
+                how = {"alternatives": clauses, "budget": 2}
+                rank.expect_close(rounded(found), rounded(clean), f"the gradient {SITUATIONS[plan]}", **how)
 
 
 # The loss
@@ -218,12 +227,16 @@ def test_loss(runs, probe):
 def regions(runs, probe):
     """(run, rank, region, plan) for every call whose communication is judged: between ranks, once DDP is warm. Where
     nothing is sent at all and the gradient is wrong, it is the gradient that is wrong."""
+    found = []
     for run, rank, call, plan, _ in steps_of(runs, probe):
         region = f"call {call}"
         if run.world_size > 1 and call >= WARM:
             sent = any(one.during(region).at_least(SMALL) for one in run)
             if sent or holds(expect_gradient, run, probe, call, plan):
-                yield run, rank, region, plan
+                found.append((run, rank, region, plan))
+    if not any(run.case.name == "steps" for run, *_ in found):
+        raise NotJudged("no rank sends its gradients")
+    return found
 
 
 def gradient_bytes(probe):
@@ -268,6 +281,8 @@ def test_overlaps(runs, probe):
 def test_one_at_a_time(runs, probe):
     """The activations of at most one micro-batch are alive at a time"""
     for _, rank, _, plan, step in steps_of(runs, probe):
+        if not step["passes"]:
+            raise NotJudged("no sample goes through the model")
         sizes = probe.PLANS[plan][rank.rank]
         owner = dict(enumerate(batch for batch, size in enumerate(sizes) for _ in range(size)))
         for one in step["passes"]:
@@ -280,21 +295,27 @@ def test_one_at_a_time(runs, probe):
 
 
 def test_one_micro_batch(runs, probe):
-    """A list with a single micro-batch works"""
-    judge_plan(runs, probe, "single", "one", [1, 2, 3])
+    """A list with a single micro-batch works as longer ones do"""
+    several = holds(test_all_ranks, runs, probe)  # where longer ones go wrong between ranks, one rank is judged
+    for run in runs("single", finished=False):
+        if run.world_size == 1 or several:
+            run.require_finished()
+            judge_plan([run], probe, "one")
 
 
 def test_different_counts(runs, probe):
     """Ranks may have different numbers of micro-batches"""
     for plan in ("counts", "all"):
-        judge_plan(runs, probe, "counts", plan, [2, 3])
+        judge_plan(runs("counts"), probe, plan)
 
 
 def test_empty(runs, probe):
     """An empty list raises ValueError, and the next call works"""
-    for run in runs("empty"):
+    several = holds(test_all_ranks, runs, probe)
+    for run in runs("empty", recorded=["empty"]):
         for rank in run:
             refusal = rank.read("empty", Refusal)
             rank.expect_raised(refusal, "ValueError", "an empty list", returned=f"returned {refusal['returned']}")
-        for call, plan in calls(run):
-            expect_gradient(run, probe, call, plan)
+        if several:
+            run.require_finished()
+            judge_plan([run], probe, "equal")

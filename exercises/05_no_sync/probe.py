@@ -20,12 +20,13 @@ PLANS = {
     "equal": [[4, 4, 4], [4, 4, 4], [4, 4, 4]],
     "sizes": [[5, 1, 2], [5, 1, 2], [5, 1, 2]],
     "ranks": [[2, 2], [5, 5], [3, 3]],
-    "leftovers": [[3, 3, 3], [3, 3, 3], [3, 3, 3]],
+    "leftovers": [[4, 4, 4], [4, 4, 4], [4, 4, 4]],
     "one": [[4], [4], [4]],
     "counts": [[8], [2, 2, 2, 2], [4, 4]],
     "all": [[3], [1, 4, 2, 2], [6, 1]],
 }
-"""For each kind of call, the samples in each micro-batch of each rank."""
+"""For each kind of call, the samples in each micro-batch of each rank. A call with leftovers has the very data of the
+first call with equal micro-batches, so that their gradients can be compared whatever factor they have."""
 
 
 def initial_parameters(seed):
@@ -48,6 +49,11 @@ def micro_batches(secret, call, sizes, loss):
         batches.append((inputs, targets if loss == "mse" else targets.argmax(dim=1)))
         number += size
     return batches
+
+
+def source(plans, call):
+    """The call whose data a call has: its own, but for one with leftovers."""
+    return plans.index("equal") if plans[call] == "leftovers" else call
 
 
 def leftovers(secret, call):
@@ -104,7 +110,10 @@ class Trainer:
         self.optimizer = spies.NotingSGD(self.network.named_parameters(), LEARNING_RATE)
 
     def prepare(self, call, plan):
-        """Leave no gradients, or those of somebody else."""
+        """The first parameters again, and no gradients, or those of somebody else."""
+        with torch.no_grad():
+            for name, value in initial_parameters(self.rank.seed).items():
+                self.network.get_parameter(name).copy_(value)
         self.optimizer.zero_grad()
         self.optimizer.noted = []
         self.network.forget()
@@ -116,7 +125,8 @@ class Trainer:
     def call(self, call, plan):
         """One call of `train_step`, and everything seen of it."""
         rank, device = self.rank, self.rank.device
-        batches = micro_batches(rank.secret, call, PLANS[plan][rank.rank], self.loss)
+        place = source(rank.parameters["plans"], call)
+        batches = micro_batches(rank.secret, place, PLANS[plan][rank.rank], self.loss)
         batches = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
         function, loss_fn = rank.student.train_step, LOSSES[self.loss]
         self.prepare(call, plan)
