@@ -4,11 +4,27 @@ The optimizers, which grader.checks.replay has written out, are replayed from th
 compared, on every rank. Memory is judged by what each process kept alive, on whatever instrument shows most.
 """
 
-from grader.checks import Tensors, TypedDict, amount, listed, memory, replay
+from grader.checks import Attempt, Tensors, TypedDict, amount, holds, listed, memory, replay
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
 """The parameters after each step."""
+TRAINED = "a model under AdamW"
+CLEARED, ONE, TWO = "uncleared", "one parameter", "two parameters"
+BY_HAND, BY_LAMBDA = "options written into param_groups", "a LambdaLR with two groups"
+BY_STEP, BY_STEP_LATER = "a StepLR with Adam's own learning rate", "a StepLR from the third step on"
+DONE = {
+    "model_under_adamw": "training a model on one rank",
+    "kinds": "training with each optimizer on one rank",
+    "several_groups": "groups on one rank",
+    "changing_options": "options that change, on one rank",
+    "now_and_then": "steps without some gradients, on one rank",
+    "added_groups": "add_param_group on one rank",
+    "clearing": "zero_grad on one rank",
+    "closures": "steps with a closure, on one rank",
+    "saving": "saving and loading on one rank",
+}
+"""The parts of the probe, in words."""
 Uncleared = TypedDict("Uncleared", {"before the first step": list[str], "after a step": list[str]})
 
 
@@ -39,9 +55,38 @@ def expect_history(run, name, wanted):
             rank.expect_close(seen, values, subject, steps=4, stale=before, budget=3)
 
 
-def optimizers(run):
+def optimizers(case):
     """(title, kind, options) of the optimizers that were tried."""
-    return [(title, kind, options) for title, (kind, options) in run.parameters["optimizers"].items()]
+    return [(title, kind, options) for title, (kind, options) in case["optimizers"].items()]
+
+
+def judged(runs, probe, family, part, recorded, after=()):
+    """(run, the parameters) of each run in which a part of a family is judged: on one rank whatever several ranks do,
+    and on several unless `same_as_unsharded` tells that these go wrong. What kept a run from coming as far as `after`
+    is told by the check of what came before."""
+    (alone,) = runs("alone", recorded=[f"{part} alone"])
+    if not alone.came_to(recorded):
+        expect_done(alone[0], part)
+    yield alone, alone.parameters[family]
+    if holds(test_same_as_unsharded, runs, probe):
+        for run in runs(family, finished=False):
+            if run.came_to(after):
+                if not run.came_to(recorded):
+                    run.require_finished()
+                yield run, run.parameters
+
+
+def expect_done(rank, part):
+    """A part on one rank came to its end. Its notes say what was handed in."""
+    outcome = rank.read(f"{part} alone", Attempt)
+    said = outcome["said"].replace("\n", "; ")[:300]
+    rank.expect(
+        not outcome["raised"],
+        DONE[part],
+        "no exception",
+        f"{[*outcome['raised'], ''][0]}: {said}",
+        line=outcome["line"],
+    )
 
 
 def fixed(options):
@@ -73,37 +118,45 @@ def shown(groups, defaults):
 # The basic path
 
 
+def test_is_optimizer(runs):
+    """It is a torch.optim.Optimizer, as schedulers and trainers ask"""
+    for run in runs("alone", recorded=["model_under_adamw alone"]):
+        if "is_optimizer" not in run[0]:
+            expect_done(run[0], "model_under_adamw")
+        seen = run[0].read("is_optimizer", bool)
+        run[0].expect(seen, "the object", "an instance of torch.optim.Optimizer", "not one")
+
+
 def test_trains(runs, probe):
-    """On one rank it is a drop-in for AdamW"""
-    run = runs("train")[0]
-    seen = run[0].read("is_optimizer", bool)
-    run[0].expect(seen, "the object", "an instance of torch.optim.Optimizer", "not one")
-    expect_trained(probe, run)
+    """On one rank it trains as AdamW does"""
+    for run in runs("alone", recorded=["model_under_adamw alone"]):
+        expect_done(run[0], "model_under_adamw")
+        expect_trained(probe, run, run.parameters["train"])
 
 
-def expect_trained(probe, run):
+def expect_trained(probe, run, case):
     def gradient(step, name, values):
         return replay.gradient(lambda tensors: probe.loss_of(tensors, run.seed, step), values, [name])[name]
 
-    options, steps = fixed(run.parameters["options"]), range(run.parameters["steps"])
+    options, steps = fixed(case["options"]), range(case["steps"])
     wanted = replayed(probe, run, "AdamW", steps, options, probe.MODEL, gradient, probe.model_initial)
-    expect_history(run, "a model under AdamW", wanted)
+    expect_history(run, TRAINED, wanted)
     for rank in run:
         rank.expect(rank.read("tied", bool), "the parameter with two names", "one value", "two values")
 
 
 def test_same_as_unsharded(runs, probe):
     """On two and three ranks every step equals the unsharded one, on every rank"""
-    for run in runs("train")[1:]:
-        expect_trained(probe, run)
+    for run in runs("train"):
+        expect_trained(probe, run, run.parameters)
         size = sum(probe.model_initial(run.seed, name).nbytes for name in probe.MODEL)
         run.expect_moved(run.parameters["steps"] * (run.world_size - 1) * size)  # each new value to all who lack it
 
 
 def test_replicas_identical(runs):
     """The parameters are bit-identical on all ranks after every step"""
-    for run in runs("train")[1:]:
-        histories = {rank.rank: rank.read("a model under AdamW", History) for rank in run}
+    for run in runs("train"):
+        histories = {rank.rank: rank.read(TRAINED, History) for rank in run}
         for rank in run:
             rank.expect_equal(len(histories[rank.rank]), run.parameters["steps"], "the number of steps")
         for number in range(run.parameters["steps"]):
@@ -115,18 +168,19 @@ def test_replicas_identical(runs):
 
 
 def test_optimizers(runs, probe):
-    """SGD, Adam, AdamW, RMSprop and Adagrad train as they do unsharded, with all their options"""
-    for run in runs("optimizers"):
-        for title, kind, options in optimizers(run):
-            wanted = replayed(probe, run, kind, range(run.parameters["steps"]), fixed(options))
-            expect_history(run, title, wanted)
+    """All options of SGD, Adam, AdamW, RMSprop and Adagrad have their effect, and so have their defaults"""
+    (alone,) = runs("alone", finished=False)
+    every = [title for title, *_ in optimizers(alone.parameters["optimizers"])]
+    for run, case in judged(runs, probe, "optimizers", "kinds", every):
+        for title, kind, options in optimizers(case):
+            expect_history(run, title, replayed(probe, run, kind, range(case["steps"]), fixed(options)))
 
 
 def test_groups(runs, probe):
     """Every group is visible with its own options and is trained with them"""
-    for run in runs("options", recorded=("visible", "several groups")):
-        groups, defaults = run.parameters["groups"], run.parameters["options"]
-        wanted = replayed(probe, run, "AdamW", range(run.parameters["steps"]), by_group(groups, defaults))
+    for run, case in judged(runs, probe, "options", "several_groups", ["visible", "several groups"]):
+        groups, defaults = case["groups"], case["options"]
+        wanted = replayed(probe, run, "AdamW", range(case["steps"]), by_group(groups, defaults))
         for rank in run:
             rank.expect_equal(rank["visible"], shown(groups, defaults), "param_groups")
         expect_history(run, "several groups", wanted)
@@ -134,36 +188,41 @@ def test_groups(runs, probe):
 
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
-    for run in runs("options"):
+    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER]
+    for run, case in judged(runs, probe, "options", "changing_options", every, after=["several groups"]):
+        sgd = case["sgd"]
         for name, kind, steps, options in (
-            ("options written into param_groups", "SGD", len(probe.BY_HAND), by_hand(probe, run)),
-            ("a LambdaLR with two groups", "SGD", len(probe.FACTORS[0]), by_lambda(probe, run)),
-            ("a StepLR with Adam's own learning rate", "Adam", 5, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)}),
+            (BY_HAND, "SGD", len(probe.BY_HAND), by_hand(probe, sgd)),
+            (BY_LAMBDA, "SGD", len(probe.FACTORS[0]), by_lambda(probe, case)),
+            (BY_STEP, "Adam", 5, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)}),
+            (BY_STEP_LATER, "SGD", 5, lambda step, name, sgd=sgd: {**sgd, "lr": sgd["lr"] * 0.5 ** max(step - 2, 0)}),
         ):
             expect_history(run, name, replayed(probe, run, kind, range(steps), options))
 
 
-def by_hand(probe, run):
+def by_hand(probe, sgd):
     """What is written stays until it is overwritten."""
-    written = [dict(run.parameters["sgd"])]
+    written = [dict(sgd)]
     for change in probe.BY_HAND:
         written.append({**written[-1], **change})
     return lambda step, name: written[step + 1]
 
 
-def by_lambda(probe, run):
-    groups = run.parameters["two groups"]
-    options = by_group(groups, run.parameters["sgd"])
+def by_lambda(probe, case):
+    groups = case["two groups"]
+    options = by_group(groups, case["sgd"])
     rows = {name: row for group, row in zip(groups, probe.FACTORS, strict=True) for name in members(group)}
     return lambda step, name: {**options(step, name), "lr": options(step, name)["lr"] * rows[name][step]}
 
 
 def test_gradless(runs, probe):
     """Without a gradient a parameter is left alone; frozen ones are trained once they have one"""
-    for run in runs("gradless"):
-        present = run.parameters["present"]
+    (alone,) = runs("alone", finished=False)
+    every = [f"gradients now and then, {title}" for title, *_ in optimizers(alone.parameters["gradless"])]
+    for run, case in judged(runs, probe, "gradless", "now_and_then", every):
+        present = case["present"]
         given = some_gradients(probe, run, lambda step, name, present=present: present[name][step])
-        for title, kind, options in optimizers(run):
+        for title, kind, options in optimizers(case):
             wanted = replayed(probe, run, kind, range(len(present["head"])), fixed(options), gradient=given)
             expect_history(run, f"gradients now and then, {title}", wanted)
 
@@ -175,7 +234,7 @@ def some_gradients(probe, run, there):
 
 def test_few_parameters(runs, probe):
     """Fewer parameters than ranks"""
-    for run in runs("calls", recorded=("one parameter", "two parameters")):
+    for run in runs("calls", recorded=(ONE, TWO), after=[CLEARED]):
         options, steps = fixed(run.parameters["adamw"]), range(run.parameters["steps"])
         for title, names in run.parameters["sets"].items():
             expect_history(run, title, replayed(probe, run, "AdamW", steps, options, names))
@@ -183,13 +242,14 @@ def test_few_parameters(runs, probe):
 
 def test_late_groups(runs, probe):
     """Groups that are added later are visible, trained and cleared like the first"""
-    for run in runs("late"):
-        for title, kind, options in optimizers(run):
-            expect_late(probe, run, title, kind, options)
+    (alone,) = runs("alone", finished=False)
+    every = [f"{title}: uncleared" for title, *_ in optimizers(alone.parameters["late"])]
+    for run, case in judged(runs, probe, "late", "added_groups", every):
+        for title, kind, options in optimizers(case):
+            expect_late(probe, run, case["groups"], title, kind, options)
 
 
-def expect_late(probe, run, title, kind, defaults):
-    groups = run.parameters["groups"]
+def expect_late(probe, run, groups, title, kind, defaults):
     added = {name: 2 * max(number - 1, 0) for number, group in enumerate(groups) for name in members(group)}
     given, steps = some_gradients(probe, run, lambda step, name: step >= added[name]), range(2 * (len(groups) - 1))
     wanted = replayed(probe, run, kind, steps, by_group(groups, defaults), gradient=given)
@@ -206,9 +266,12 @@ def expect_late(probe, run, title, kind, defaults):
 
 def test_zero_grad(runs):
     """zero_grad clears every gradient on every rank"""
-    for run in runs("calls", recorded=["uncleared"]):
+    (alone,) = runs("alone", recorded=["clearing alone"])
+    if CLEARED not in alone[0]:
+        expect_done(alone[0], "clearing")
+    for run in (alone, *runs("calls", recorded=[CLEARED])):
         for rank in run:
-            for when, names in rank.read("uncleared", Uncleared).items():
+            for when, names in rank.read(CLEARED, Uncleared).items():
                 expect_cleared(rank, names, when)
 
 
@@ -224,9 +287,9 @@ def test_closures(runs, probe):
         """The gradient of probe.objective."""
         return probe.gradient(run.seed, step, name) * (1 + values[name])
 
-    for run in runs("calls"):
-        steps, options = range(run.parameters["steps"]), fixed(run.parameters["options"])
-        wanted = replayed(probe, run, "SGD", steps, options, run.parameters["names"], slope)
+    for run, case in judged(runs, probe, "calls", "closures", ["nothing"], after=[TWO]):
+        steps, options = range(case["steps"]), fixed(case["options"])
+        wanted = replayed(probe, run, "SGD", steps, options, case["names"], slope)
         losses = [float(probe.objective(run.seed, wanted[step], step)) for step in steps]
         for rank in run:
             expect_calls(rank, len(steps))
@@ -254,22 +317,25 @@ def expect_losses(rank, losses):
 
 def test_round_trip(runs, probe):
     """Training goes on from a loaded state_dict as if it had never stopped"""
-    for run in runs("resume"):
-        for title, kind, options in optimizers(run):
-            expect_resumed(probe, run, title, kind, options)
+    (alone,) = runs("alone", finished=False)
+    every = [f"{title}, gone back to what was saved" for title, *_ in optimizers(alone.parameters["resume"])]
+    for run, case in judged(runs, probe, "resume", "saving", every):
+        for title, kind, options in optimizers(case):
+            expect_resumed(probe, run, case, title, kind, options)
     for run in runs("memory", finished=False):
         for rank in run:
-            for title, _, _ in optimizers(run):
+            for title, _, _ in optimizers(run.parameters):
                 expect_no_more(probe, run, rank, title)
 
 
-def expect_resumed(probe, run, title, kind, defaults):
-    own, half = by_group(run.parameters["groups"], defaults), run.parameters["half"]
+def expect_resumed(probe, run, case, title, kind, defaults):
+    own, half = by_group(case["groups"], defaults), case["half"]
 
     def options(step, name):
         return {**own(step, name), "lr": own(step, name)["lr"] / (1 if step < 1 else 2)}
 
-    wanted = replayed(probe, run, kind, range(run.parameters["steps"]), options)
+    wanted = replayed(probe, run, kind, range(case["steps"]), options)
+    expect_history(run, f"{title}, saved and loaded before the first step", wanted[: half + 1])
     expect_history(run, f"{title}, saved in the middle", wanted)
     expect_history(run, f"{title}, loaded into a new optimizer", wanted[half:])
     expect_history(run, f"{title}, gone back to what was saved", wanted[half:])
@@ -303,10 +369,13 @@ def parameter_bytes(probe, run, when):
     return 4 * probe.UNIT * sum(size for group in groups for size in group)
 
 
-def measurements(runs):
-    """(run, optimizer, moment, bytes by rank) for all that was measured on every rank."""
-    for run in runs("memory", recorded=("Adagrad: after steps", "Adam: after steps")):
-        for title, _, _ in optimizers(run):
+def measurements(runs, probe):
+    """(run, optimizer, moment, bytes by rank) for all that was measured on every rank. Where several ranks go wrong
+    anyhow, that they did not come so far is told by `same_as_unsharded`."""
+    measured = ["Adagrad: after steps", "Adam: after steps"]
+    right = holds(test_same_as_unsharded, runs, probe)
+    for run in runs("memory", recorded=measured) if right else runs("memory", finished=False, after=measured):
+        for title, _, _ in optimizers(run.parameters):
             for when in ("after steps", "after adding"):
                 if all(f"{title}: {when}" in rank for rank in run):
                     yield run, title, when, [kept(rank, title, when) for rank in run]
@@ -314,7 +383,7 @@ def measurements(runs):
 
 def test_state_sharded(runs, probe):
     """All ranks together keep the state once"""
-    for run, title, when, by_rank in measurements(runs):
+    for run, title, when, by_rank in measurements(runs, probe):
         # At least the state itself, at most that and one copy of the parameters, summed over the ranks.
         states, size = run.parameters["states"][title], parameter_bytes(probe, run, when)
         total, subject = sum(by_rank), f"what the ranks keep {when}, added up"
@@ -326,9 +395,9 @@ def test_state_sharded(runs, probe):
         run.expect(total >= least, subject, wanted, seen)
 
 
-def test_balanced(runs):
+def test_balanced(runs, probe):
     """The fullest rank keeps at most 1.2 times the mean"""
-    for run, title, when, by_rank in measurements(runs):
+    for run, title, when, by_rank in measurements(runs, probe):
         mean, fullest = sum(by_rank) / len(by_rank), max(by_rank)
         run[by_rank.index(fullest)].expect(
             fullest <= MEMORY_BALANCE * mean,

@@ -5,6 +5,7 @@ float32, and its values do not matter. Nothing here knows an expected value.
 """
 
 import io
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -53,7 +54,8 @@ class Training:
         for name in frozen:
             self.parameters[name].requires_grad_(False)
         params = self.grouped(groups) if groups else hand(self.parameters.values())
-        self.optimizer = rank.student.ShardedOptimizer(params, getattr(torch.optim, kind), **keywords(options))
+        with handing(groups or []):
+            self.optimizer = rank.student.ShardedOptimizer(params, getattr(torch.optim, kind), **keywords(options))
 
     def grouped(self, groups):
         """The manifest's groups ({"names": [...], options}) as an optimizer takes them: with a list; with a generator
@@ -65,6 +67,10 @@ class Training:
             options = {name: option for name, option in group.items() if name not in ("names", "lazy")}
             made.append({"params": chosen if lazy or isinstance(names, str) else list(chosen), **keywords(options)})
         return made
+
+    def add(self, group):
+        with handing([group]):
+            self.optimizer.add_param_group(*self.grouped([group]))
 
     def give_gradients(self, step, present=None):
         """Set the gradients of a step; to None where `present` (name -> one number a step) has a 0. What is frozen is
@@ -100,14 +106,73 @@ class Training:
         return [name for name, p in self.parameters.items() if p.grad is not None and p.grad.count_nonzero()]
 
 
+@contextmanager
+def handing(groups):
+    """What is raised inside says in which form the parameters of the groups were handed in."""
+    forms = [
+        "a bare Parameter" if isinstance(g["names"], str) else ("a list", "a generator")["lazy" in g] for g in groups
+    ]
+    try:
+        yield
+    except Exception as error:
+        if forms:
+            error.add_note(f'"params" was {", ".join(forms)}')
+        raise
+
+
 def plain(option):
     return [plain(item) for item in option] if isinstance(option, (tuple, list)) else float(option)
 
 
-def trainings(rank, groups=None, **how):
-    """(title, training) for each optimizer of the manifest, one after the other."""
-    for title, (kind, options) in rank.parameters["optimizers"].items():
+def trainings(rank, case, groups=None, **how):
+    """(title, training) for each optimizer of the case, one after the other."""
+    for title, (kind, options) in case["optimizers"].items():
         yield title, Training(rank, kind, options, groups, **how)
+
+
+# On one rank, and on several
+
+
+def alone(rank):
+    """Every part on one rank, whatever becomes of the parts before it: there nobody waits for others."""
+    for name, parts in PARTS.items():
+        for part in parts:
+            outcome = rank.attempt(part, rank, rank.parameters[name])
+            rank.record(f"{part.__name__} alone", outcome.described())
+
+
+def on_several(rank, name):
+    """The parts of a family, one after the other."""
+    for part in PARTS[name]:
+        part(rank, rank.parameters)
+
+
+def train(rank):
+    on_several(rank, "train")
+
+
+def optimizers(rank):
+    on_several(rank, "optimizers")
+
+
+def options(rank):
+    on_several(rank, "options")
+
+
+def gradless(rank):
+    on_several(rank, "gradless")
+
+
+def late(rank):
+    on_several(rank, "late")
+
+
+def calls(rank):
+    on_several(rank, "calls")
+
+
+def resume(rank):
+    on_several(rank, "resume")
 
 
 # A drop-in for a real model
@@ -136,13 +201,13 @@ def loss_of(tensors, seed, step, device="cpu"):
     return (Tied.compute(tensors, inputs) - targets).square().mean()
 
 
-def train(rank):
+def model_under_adamw(rank, case):
     """The drop-in: a model's parameters(), real backward passes on the same data everywhere."""
-    model, options = Tied(rank.seed).to(rank.device), keywords(rank.parameters["options"])
+    model, options = Tied(rank.seed).to(rank.device), keywords(case["options"])
     optimizer = rank.student.ShardedOptimizer(model.parameters(), torch.optim.AdamW, **options)
     rank.record("is_optimizer", isinstance(optimizer, torch.optim.Optimizer))
     history = []
-    for step in range(rank.parameters["steps"]):
+    for step in range(case["steps"]):
         model.zero_grad()
         loss_of(model.tensors(), rank.seed, step, rank.device).backward()
         optimizer.step()
@@ -154,18 +219,21 @@ def train(rank):
 # Options, groups, gradients
 
 
-def optimizers(rank):
+def kinds(rank, case):
     """Every kind of element-wise optimizer. One list of parameters, no groups."""
-    for title, training in trainings(rank, hand=list):
-        rank.record(title, training.advance(range(rank.parameters["steps"])))
+    for title, training in trainings(rank, case, hand=list):
+        rank.record(title, training.advance(range(case["steps"])))
 
 
-def options(rank):
-    """Groups with options of their own; then options that change from step to step."""
-    case = rank.parameters
+def several_groups(rank, case):
+    """Groups with options of their own."""
     training = Training(rank, "AdamW", case["options"], case["groups"])
     rank.record("visible", training.visible())
     rank.record("several groups", training.advance(range(case["steps"])))
+
+
+def changing_options(rank, case):
+    """Options that change from step to step."""
     rank.record("options written into param_groups", changed_by_hand(Training(rank, "SGD", case["sgd"])))
     training = Training(rank, "SGD", case["sgd"], case["two groups"])
     scheduler = LambdaLR(training.optimizer, [row.__getitem__ for row in FACTORS])
@@ -173,6 +241,10 @@ def options(rank):
     training = Training(rank, "Adam", {})
     scheduler = StepLR(training.optimizer, step_size=2, gamma=0.1)
     rank.record("a StepLR with Adam's own learning rate", scheduled(training, scheduler, 5))
+    training = Training(rank, "SGD", case["sgd"])
+    history = training.advance(range(2))
+    scheduler = StepLR(training.optimizer, step_size=1, gamma=0.5)
+    rank.record("a StepLR from the third step on", history + scheduled(training, scheduler, 5, first=2))
 
 
 def changed_by_hand(training):
@@ -183,24 +255,24 @@ def changed_by_hand(training):
     return training.advance(range(len(BY_HAND)), before=write)
 
 
-def scheduled(training, scheduler, steps):
-    return training.advance(range(steps), before=lambda step: step and scheduler.step())
+def scheduled(training, scheduler, steps, first=0):
+    return training.advance(range(first, steps), before=lambda step: step > first and scheduler.step())
 
 
-def gradless(rank):
+def now_and_then(rank, case):
     """Parameters that have a gradient in some steps only. One is frozen until its first gradient."""
-    present = rank.parameters["present"]
-    for title, training in trainings(rank, frozen=[rank.parameters["frozen"]]):
+    present = case["present"]
+    for title, training in trainings(rank, case, frozen=[case["frozen"]]):
         rank.record(f"gradients now and then, {title}", training.advance(range(len(present["head"])), present))
 
 
-def late(rank):
+def added_groups(rank, case):
     """Groups that are added before the first step and between steps."""
-    first, *more = rank.parameters["groups"]
-    for title, training in trainings(rank, [first]):
+    first, *more = case["groups"]
+    for title, training in trainings(rank, case, [first]):
         history = []
         for number, group in enumerate(more):
-            training.optimizer.add_param_group(*training.grouped([group]))
+            training.add(group)
             history += training.advance([2 * number, 2 * number + 1])
         rank.record(f"groups added, {title}", history)
         rank.record(f"{title}: visible", training.visible())
@@ -210,16 +282,18 @@ def late(rank):
 # Calls
 
 
-def calls(rank):
-    """Clearing gradients; fewer parameters than ranks, some of which may own nothing; steps with a closure."""
-    case = rank.parameters
+def clearing(rank, case):
+    """zero_grad before the first step and after one."""
     training = Training(rank, "SGD", case["options"], case["groups"])
     before = training.uncleared()
     training.advance([0])
     rank.record("uncleared", {"before the first step": before, "after a step": training.uncleared()})
+
+
+def few(rank, case):
+    """Fewer parameters than ranks, some of which own nothing."""
     for title, names in case["sets"].items():
         rank.record(title, Training(rank, "AdamW", case["adamw"], names=names).advance(range(case["steps"])))
-    closures(rank, Training(rank, "SGD", case["options"], names=case["names"]))
 
 
 def objective(seed, tensors, step):
@@ -227,8 +301,9 @@ def objective(seed, tensors, step):
     return sum((gradient(seed, step, name).to(t.device) * (t + t.square() / 2)).sum() for name, t in tensors.items())
 
 
-def closures(rank, training):
+def closures(rank, case):
     """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step without."""
+    training = Training(rank, "SGD", case["options"], names=case["names"])
     optimizer, calls, returned, history = training.optimizer, [], [], []
 
     def closure():
@@ -240,7 +315,7 @@ def closures(rank, training):
             loss.backward()
         return loss
 
-    for number in range(rank.parameters["steps"]):
+    for number in range(case["steps"]):
         calls.append([])
         loss = optimizer.step(closure=closure) if number % 2 else optimizer.step(closure)
         returned.append(None if loss is None else float(torch.as_tensor(loss).detach()))
@@ -254,12 +329,17 @@ def closures(rank, training):
 # Saving and loading
 
 
-def resume(rank):
-    """Save in the middle; then the first optimizer goes on, a fresh one goes on, and the first one goes back."""
-    groups, steps = rank.parameters["groups"], range(rank.parameters["steps"])
-    early, rest = steps[: rank.parameters["half"]], steps[rank.parameters["half"] :]
-    for title, (kind, options) in rank.parameters["optimizers"].items():
+def saving(rank, case):
+    """Save before the first step and in the middle; then the first optimizer goes on, a fresh one goes on, and the
+    first one goes back."""
+    groups, steps = case["groups"], range(case["steps"])
+    early, rest = steps[: case["half"]], steps[case["half"] :]
+    for title, (kind, options) in case["optimizers"].items():
         first = Training(rank, kind, options, groups)
+        saved, model = packed(first.optimizer), values.copies(first.parameters)
+        fresh = Training(rank, kind, {**options, "lr": 7.0}, groups)
+        history = restored(fresh, model, saved, early, before=halver(fresh))
+        rank.record(f"{title}, saved and loaded before the first step", history)
         history = first.advance(early, before=halver(first))
         saved, model = packed(first.optimizer), values.copies(first.parameters)
         rank.record(f"{title}, saved in the middle", history + first.advance(rest, before=halver(first)))
@@ -289,13 +369,25 @@ def load(optimizer, saved):
     optimizer.load_state_dict(torch.load(io.BytesIO(saved), weights_only=False))
 
 
-def restored(training, model, saved, steps):
+def restored(training, model, saved, steps, **how):
     """Load the model's values, then the optimizer's state, as one resumes; and train on."""
     with torch.no_grad():
         for name, parameter in training.parameters.items():
             parameter.copy_(model[name])
     load(training.optimizer, saved)
-    return training.advance(steps)
+    return training.advance(steps, **how)
+
+
+PARTS = {
+    "train": [model_under_adamw],
+    "optimizers": [kinds],
+    "options": [several_groups, changing_options],
+    "gradless": [now_and_then],
+    "late": [added_groups],
+    "calls": [clearing, few, closures],
+    "resume": [saving],
+}
+"""What the probe of each family but the last does."""
 
 
 # Memory
