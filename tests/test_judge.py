@@ -70,7 +70,7 @@ def test_what_never_came_about_is_charged_to_what_prevented_it(exercise: Exercis
     manifest.write_text(manifest.read_text().replace(", needs: [sums]", ""))
     changed = catalog.load(small.NAME, exercise.folder.parents[1])
     one, bad = right_runs()[0], right_runs()[2]
-    raised = Diagnosis(kind="raised", findings=(Finding(subject="total raised"),))
+    raised = Diagnosis(kind="raised", ranks=(0,), findings=(Finding(subject="total raised"),))
     left, none = (
         replace(small.sum_run(size, *[None] * size, ending=Raised(type="E", message="")), diagnosis=raised)
         for size in (2, 1)

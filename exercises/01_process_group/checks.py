@@ -108,7 +108,7 @@ def meetings(runs, probe, family):
     for run in runs(family, recorded=["group"]) if joins else runs(family, after=["asked"], finished=False):
         if joins:
             expect_group(run, probe, "group", range(run.world_size))
-        elif not all(rank["asked"] for rank in run):
+        elif not all(rank.read("asked", list[places.Place]) for rank in run):
             raise NotJudged("the ranks look for each other nowhere")
         yield run
 
@@ -239,7 +239,7 @@ def test_cleanup(runs):
 def left_by(runs):
     """The runs in which there was a group to leave."""
     every = runs("alone", "join", recorded=["cleanup"], after=["group"])
-    if not (joined := [run for run in every if all(rank["group"] for rank in run)]):
+    if not (joined := [run for run in every if all(rank.read("group", Talk | None) for rank in run)]):
         raise NotJudged("there is no group to leave")
     return joined
 
