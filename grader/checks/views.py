@@ -18,7 +18,7 @@ from grader.checks import compare
 from grader.checks.communication import Communication
 from grader.checks.traffic import disagreement
 from grader.checks.witness import Witnessed
-from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, Value
+from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, TimedOut, Value
 from grader.model.errors import CheckFailed, GraderError, NotJudged
 
 LISTED = 12
@@ -83,6 +83,11 @@ class RunView(Witnessed):
     def finished(self) -> bool:
         """Whether every rank came to the end of the probe."""
         return all(isinstance(rank.ending, Finished) for rank in self)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether a rank ran on until the deadline."""
+        return any(isinstance(rank.ending, TimedOut) for rank in self)
 
     def __iter__(self) -> Iterator[RankView]:
         return iter(self._ranks_seen)
