@@ -11,10 +11,10 @@ from grader.checks import Attempt, Tensor, TypedDict, count
 
 
 class Summed(TypedDict):
-    """A call of `total`: what it returned, a tensor or not, and its argument afterwards."""
+    """A call of `total`: what it returned, and its argument afterwards."""
 
     type: str
-    tensor: Tensor | None
+    tensor: Tensor
     argument: Tensor
 
 
@@ -44,6 +44,14 @@ class Averaged(TypedDict):
     argument: list[list[object]]
 
 
+def expect_type(rank, function, wanted, seen):
+    """A function returned a tensor, a list or a dict. None is often what a collective returned."""
+    none = seen == "NoneType"
+    hint = "The collectives return nothing: they write into what they are given." if none else None
+    actual = "None" if none else f"an object of type {seen}"
+    rank.expect(seen == wanted, f"what {function} returned", f"a {wanted}", actual, hint=hint)
+
+
 # total
 
 
@@ -52,14 +60,9 @@ def judge_total(run, name, given):
     wanted = sum(given)
     for rank in run:
         seen = rank.read(name, Summed)
-        rank.expect(seen["tensor"] is not None, "what total returned", "a tensor", a(seen["type"]))
+        expect_type(rank, "total", "tensor", seen["type"])
         alternatives = {"this is the rank's own value": given[rank.rank]} if run.world_size > 1 else None
         rank.expect_close(seen["tensor"], wanted, f"the sum of {name}", terms=run.world_size, alternatives=alternatives)
-
-
-def a(kind):
-    """A value of a type that was not asked for."""
-    return "None" if kind == "NoneType" else f"an object of type {kind}"
 
 
 def kinds(run, probe):
@@ -99,7 +102,7 @@ def judge_gathered(run, name, wanted):
     """Every rank has what each rank handed in, in rank order."""
     for rank in run:
         gathered = rank.read(name, Gathered)
-        rank.expect(gathered["type"] == "list", "what gather_in_order returned", "a list", a(gathered["type"]))
+        expect_type(rank, "gather_in_order", "list", gathered["type"])
         rank.expect_equal(len(gathered["values"]), run.world_size, "the length of the list")
         for number, (seen, handed_in) in enumerate(zip(gathered["values"], wanted, strict=True)):
             same = repr(seen) == repr(handed_in)  # of plain values, among which 1, 1.0 and True are different ones
@@ -166,7 +169,7 @@ def judge_means(run, probe, call, dtype):
     wanted = {name: sum(own[name] for own in every) / run.world_size for name in probe.NAMES}
     for rank in run:
         seen = rank.read(f"call {call}", Averaged)
-        rank.expect(seen["type"] == "dict", "what average returned", "a dict", a(seen["type"]))
+        expect_type(rank, "average", "dict", seen["type"])
         missing, strange = sorted(wanted.keys() - seen["means"]), sorted(seen["means"].keys() - wanted)
         rank.expect(not missing and not strange, "the names", "those of the argument", told(missing, strange))
         for name, mean in seen["means"].items():

@@ -40,10 +40,13 @@ def total(rank):
 
 
 def summed(rank, value):
-    """What came of a call of `total`, and what has become of its argument."""
+    """What came of a call of `total`, and what has become of its argument. What is no tensor has none."""
     result = rank.student.total(value)
-    tensor = result.detach().cpu().clone() if isinstance(result, torch.Tensor) else None
-    return {"type": type(result).__name__, "tensor": tensor, "argument": value.cpu().clone()}
+    if isinstance(result, torch.Tensor):
+        kind, tensor = "tensor", result.detach().cpu().clone()
+    else:
+        kind, tensor = type(result).__name__, torch.empty(0)
+    return {"type": kind, "tensor": tensor, "argument": value.cpu().clone()}
 
 
 # -- gather_in_order --------------------------------------------------------------------------------------------------
