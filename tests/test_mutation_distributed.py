@@ -43,6 +43,7 @@ def bodies(operator: str, body: str, head: str = "def f(rank, x):", imports: str
         ("float32", "return x / 2", [f"return {SINGLE}(x / 2)"]),
         ("float32", "y = x.clone()\nreturn y", [f"y = {SINGLE}(x.clone())\nreturn y"]),
         ("float32", "y = x.optimizer()\nreturn y", []),
+        ("float32", "return x // 2", []),
         ("swap-statements", "a(x)\nb(x)\nreturn x", ["b(x)\na(x)\nreturn x"]),
         ("swap-statements", "y = a(x)\nb(y)", []),
         ("swap-statements", "y = x\nz = x", []),

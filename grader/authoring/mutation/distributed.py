@@ -101,7 +101,8 @@ def single(node: cst.Assign | cst.AugAssign | cst.Return, scope: Scope) -> Itera
 def _is_number(value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         return value.func.attr.value in NUMBERS
-    return isinstance(value, cst.BinaryOperation)
+    whole = cst.FloorDivide | cst.Modulo  # which integers stay, as they are
+    return isinstance(value, cst.BinaryOperation) and not isinstance(value.operator, whole)
 
 
 def _through(function: str, value: cst.BaseExpression) -> cst.Call:
