@@ -100,6 +100,63 @@ def test_a_call_in_which_nothing_moves_is_broken_off(tmp_path: Path) -> None:
     assert (tmp_path / "given_up").exists()
 
 
+RESTLESS = """
+import time
+from grader.kit import processes
+
+def asks():
+    while True:
+        sum(range(10**5))
+
+watch = processes.WatchedCall(__file__, lambda: 10**9, longest=lambda: 3)
+print(watch.run(asks), watch.hung, watch.moving, watch.line)
+"""
+
+
+def test_a_call_that_asks_again_and_again_is_broken_off_as_well(tmp_path: Path) -> None:
+    """Something moves in it for ever, so it is given a number of looks."""
+    (tmp_path / "calls.py").write_text(RESTLESS)
+    command = [sys.executable, "calls.py"]
+    found = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert found.stdout in ("None True True 6\n", "None True True 7\n"), found.stderr
+
+
+UNREACHABLE = """
+import ctypes, os
+from grader.kit import processes
+
+libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)  # all zero: PTHREAD_MUTEX_INITIALIZER
+processes.MERCY = 3
+
+def inside_c():
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+def abandon():
+    print(watch.hung, watch.line, flush=True)
+    os._exit(7)
+
+watch = processes.WatchedCall(__file__, lambda: 3, abandon=abandon)
+watch.run(inside_c)
+"""
+
+
+def test_a_call_that_no_exception_reaches_is_abandoned(tmp_path: Path) -> None:
+    """It waits inside C, where a signal's handler in Python does not run: another thread tells what is known."""
+    (tmp_path / "calls.py").write_text(UNREACHABLE)
+    command = [sys.executable, "calls.py"]
+    found = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (7, "True 10\n"), found.stderr
+
+
+def test_what_waits_is_left_behind_and_may_be_spared(processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    """What wants a core is killed all the same: it would take it from what comes next."""
+    sleeper, computer = processes["sleeps"], processes["computes"]
+    assert wait_until(asleep_for(5, [sleeper.pid]))
+    assert left_behind([sleeper.pid, computer.pid], seconds=0, spare=True) == ["running", "sleeping"]
+    assert computer.wait() == -9 and sleeper.poll() is None
+
+
 def test_what_a_watched_call_raises_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         WatchedCall(__file__, lambda: 3).run(lambda: 1 / 0)

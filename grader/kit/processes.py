@@ -24,6 +24,8 @@ LOOK = 0.25
 """Seconds between two looks at a tree of processes."""
 WORKED = 0.03
 """Seconds of a core, used between two looks, that make a process one that moves: an eighth of the time."""
+MERCY = 20
+"""Looks in which a call that was told to leave has to do so."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
@@ -57,8 +59,9 @@ def asleep_for(looks: int, pids: Iterable[int]) -> Callable[[], bool]:
     return look
 
 
-def left_behind(pids: Iterable[int], seconds: float = GRACE) -> list[str]:
-    """The states of those of these processes, zombies among them, that still exist `seconds` from now. Kills them."""
+def left_behind(pids: Iterable[int], seconds: float = GRACE, *, spare: bool = False) -> list[str]:
+    """The states of those of these processes, zombies among them, that still exist `seconds` from now. Kills them;
+    with `spare` only those that are busy."""
 
     def states() -> dict[int, str]:
         found = {pid: state(pid) for pid in watched}
@@ -68,7 +71,8 @@ def left_behind(pids: Iterable[int], seconds: float = GRACE) -> list[str]:
     wait_until(lambda: not states(), seconds, look=0.01)
     remaining = states()
     for pid in remaining:
-        kill(pid)
+        if not (spare and waits(pid)):
+            kill(pid)
     return sorted(remaining.values())
 
 
@@ -129,13 +133,26 @@ class WatchedCall:
     wanted a core or used one for more looks in a row than `patience()`.
 
     Looks are counted, not seconds: a machine that was paused is not stuck. What is below this process is killed then,
-    after `give_up` was called. `hung` tells whether it came to that, and `line` where in `file` the call waited.
+    after `give_up` was called. `hung` tells whether it came to that, and `line` where in `file` the call waited. A call
+    that moves on for more than `longest()` looks, since it asks again and again, is broken off likewise, and `moving`.
+
+    A call that waits inside C++ hears of no exception, torch's store for five minutes where it cannot reach its server.
+    `abandon` is called for one that has not left after MERCY looks, in another thread; it may record what is known and
+    end this process.
     """
 
-    def __init__(self, file: str, patience: Callable[[], int], give_up: Callable[[], object] = lambda: None) -> None:
-        self.hung = False
+    def __init__(
+        self,
+        file: str,
+        patience: Callable[[], int],
+        give_up: Callable[[], object] = lambda: None,
+        abandon: Callable[[], object] = lambda: None,
+        longest: Callable[[], float] = lambda: float("inf"),
+    ) -> None:
+        self.hung = self.moving = False
         self.line: int | None = None
-        self._file, self._patience, self._give_up = file, patience, give_up
+        self._file, self._patience, self._longest = file, patience, longest
+        self._give_up, self._abandon = give_up, abandon
         self._over = threading.Event()
 
     def run(self, function: Callable[[], T]) -> T | None:
@@ -159,18 +176,27 @@ class WatchedCall:
             raise BrokenOff
 
     def _watch(self) -> None:
-        main = threading.main_thread().ident or 0
-        before, quiet = activity(), 0
+        before, quiet, looks, told = activity(), 0, 0, 0
         while not self._over.wait(LOOK):
             now = activity()
-            quiet = 0 if moved(before, now) else quiet + 1
+            quiet, looks = 0 if moved(before, now) else quiet + 1, looks + 1
             before = now
-            if quiet > self._patience():
-                self.line = self.line or _line_in(self._file, main)
-                self.hung = True
-                self._give_up()
-                kill_below()
-                signal.pthread_kill(main, signal.SIGALRM)
+            if quiet > self._patience() or looks > self._longest():
+                if not self.hung:
+                    self.moving = quiet <= self._patience()
+                self._break_off()
+                told += 1
+            if told > MERCY:
+                self._abandon()
+                told = 0
+
+    def _break_off(self) -> None:
+        main = threading.main_thread().ident or 0
+        self.line = self.line or _line_in(self._file, main)
+        self.hung = True
+        self._give_up()
+        kill_below()
+        signal.pthread_kill(main, signal.SIGALRM)
 
 
 def _line_in(file: str, thread: int) -> int | None:
