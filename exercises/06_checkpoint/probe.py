@@ -9,6 +9,8 @@ import pickle
 import threading
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -18,8 +20,8 @@ from torch.nn.functional import linear, mse_loss
 from grader.kit import disturb, files, groups, meeting, processes, spies, values
 
 FEATURES, HIDDEN, OUTPUTS, BALLAST, BATCH = 3, 4, 2, 4096, 5
-BEFORE, STEPS = 2, 4
-"""Training steps before the checkpoint, and in all."""
+BEFORE, MORE = 2, 2
+"""Training steps before a checkpoint in the middle, and after any."""
 DECAY = 0.8
 """What the learning rates are multiplied by after each step, as a scheduler does."""
 OPTIMIZERS = {
@@ -37,45 +39,81 @@ LOOKS = 30
 FILE, KEYS = "checkpoint.pt", ("model", "optimizer", "epoch")
 
 
+class Story(NamedTuple):
+    """One checkpoint: what is trained, in how many steps before it is saved, how the model is handed in, and into what
+    the file is loaded: a model that is "wrapped" or "bare", or a wrapped one that was "used", its optimizer too."""
+
+    kind: str
+    before: int
+    saved: str
+    loaded: tuple[str, ...]
+
+
+STORIES = {
+    "sgd": Story("sgd", BEFORE, "wrapped", ("used", "bare")),
+    "adamw": Story("adamw", BEFORE, "wrapped", ("wrapped",)),
+    "bare": Story("adamw", BEFORE, "bare", ("bare", "wrapped")),
+    "sgd_start": Story("sgd", 0, "wrapped", ("wrapped", "used")),
+    "adamw_start": Story("adamw", 0, "wrapped", ("used", "wrapped")),
+    "sgd_end": Story("sgd", 2 * BEFORE, "wrapped", ("wrapped",)),
+    "adamw_end": Story("adamw", 2 * BEFORE, "wrapped", ("used",)),
+}
+TOGETHER = ("sgd", "bare", "sgd_start")
+"""Those that several ranks go through as well."""
+INSIDE = {"inside_first": 0, "inside_second": 1}
+"""By name, the steps in which a checkpoint is saved between the backward pass and the optimizer's step."""
+
+
 # The model and its training
 
 
-class Layers(nn.Module):
-    """Two layers, one of which is called `module`, a frozen parameter, and buffers of several dtypes. `forwards` counts
-    the forward passes in training mode, as BatchNorm does."""
+def add_layers(module, first):
+    """Two layers, a frozen parameter, and buffers of several dtypes. `forwards` counts the forward passes in training
+    mode, as BatchNorm does."""
+    module.add_module(first, nn.Linear(FEATURES, HIDDEN, dtype=torch.float64))
+    module.head = nn.Linear(HIDDEN, OUTPUTS, dtype=torch.float64)
+    module.offset = nn.Parameter(torch.zeros(HIDDEN, dtype=torch.float64), requires_grad=False)
+    module.register_buffer("scale", torch.ones(FEATURES, dtype=torch.float64))
+    module.register_buffer("ballast", torch.zeros(BALLAST, dtype=torch.float32))
+    module.register_buffer("forwards", torch.zeros((), dtype=torch.int64))
 
-    def __init__(self):
-        super().__init__()
-        self.module = nn.Linear(FEATURES, HIDDEN, dtype=torch.float64)
-        self.head = nn.Linear(HIDDEN, OUTPUTS, dtype=torch.float64)
-        self.offset = nn.Parameter(torch.zeros(HIDDEN, dtype=torch.float64), requires_grad=False)
-        self.register_buffer("scale", torch.ones(FEATURES, dtype=torch.float64))
-        self.register_buffer("ballast", torch.zeros(BALLAST, dtype=torch.float32))
-        self.register_buffer("forwards", torch.zeros((), dtype=torch.int64))
+
+def fill(model, *place):
+    """Give it the values of a place (see grader.kit.values)."""
+    for name, value in model.tensors().items():
+        if value.is_floating_point():
+            value.data = values.normal(value.shape, *place, name, dtype=value.dtype)
 
 
 class Net(spies.FunctionalModel):
-    """A bare model whose keys all begin with "module.", for that is what its only submodule is called. Its values are
-    those of a place (see grader.kit.values)."""
+    """The model that is trained. Nothing in it is called `module`."""
 
     def __init__(self, secret, *place):
         super().__init__()
-        self.module = Layers()
-        for name, value in self.tensors().items():
-            if value.is_floating_point():
-                value.data = values.normal(value.shape, secret, "net", *place, name, dtype=value.dtype)
+        add_layers(self, "hidden")
+        fill(self, secret, "net", *place)
 
     @staticmethod
     def compute(tensors, inputs):
         """The outputs, float64 of shape (batch, OUTPUTS)."""
-        own = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
-        hidden = linear(inputs * own["scale"], own["module.weight"], own["module.bias"])
-        return linear(torch.tanh(hidden + own["offset"]), own["head.weight"], own["head.bias"])
+        hidden = linear(inputs * tensors["scale"], tensors["hidden.weight"], tensors["hidden.bias"])
+        return linear(torch.tanh(hidden + tensors["offset"]), tensors["head.weight"], tensors["head.bias"])
 
     def forward(self, inputs):
         if self.training:
-            self.module.forwards += 1
+            self.forwards += 1
         return super().forward(inputs)
+
+
+class Nested(spies.FunctionalModel):
+    """A bare model whose keys all begin with "module.", for that is what its only submodule is called, and a layer of
+    that one too. It is saved and loaded, and never trained."""
+
+    def __init__(self, secret, *place):
+        super().__init__()
+        self.module = nn.Module()
+        add_layers(self.module, "module")
+        fill(self, secret, "nested", *place)
 
 
 def batch(secret, step):
@@ -92,8 +130,8 @@ class Trainee:
     """A model from a place, bare or wrapped, with its optimizer. `handed` is what the student's functions get. All
     ranks of the group begin with rank 0's values; a bare model that is to be `own` with this rank's."""
 
-    def __init__(self, rank, kind, *place, wrapped, own=False):
-        self.rank, self.model, self.wrapped = rank, Net(rank.secret, *place).to(rank.device), wrapped
+    def __init__(self, rank, kind, *place, wrapped=True, own=False, model_class=Net):
+        self.rank, self.model, self.wrapped = rank, model_class(rank.secret, *place).to(rank.device), wrapped
         self.handed = groups.wrapped(rank, self.model) if wrapped else self.model
         if not wrapped and not own:
             groups.share_state(self.model)
@@ -106,15 +144,21 @@ class Trainee:
     def train(self, steps):
         """Steps of data-parallel training. A bare model's gradients are averaged by hand."""
         for step in steps:
-            inputs, targets = (part.to(self.rank.device) for part in batch(self.rank.secret, step))
-            self.optimizer.zero_grad()
-            mse_loss(self.handed(inputs), targets).backward()
-            if not self.wrapped:
-                groups.average_gradients(self.model)
-            self.optimizer.step()
-            for group in self.optimizer.param_groups:
-                group["lr"] *= DECAY
+            self.backward(step)
+            self.step()
         return self
+
+    def backward(self, step):
+        inputs, targets = (part.to(self.rank.device) for part in batch(self.rank.secret, step))
+        self.optimizer.zero_grad()
+        mse_loss(self.handed(inputs), targets).backward()
+        if not self.wrapped:
+            groups.average_gradients(self.model)
+
+    def step(self):
+        self.optimizer.step()
+        for group in self.optimizer.param_groups:
+            group["lr"] *= DECAY
 
     def save(self, path, epoch):
         return self.rank.attempt(self.rank.student.save_checkpoint, path, self.handed, self.optimizer, epoch)
@@ -122,9 +166,9 @@ class Trainee:
     def load(self, path):
         return self.rank.attempt(self.rank.student.load_checkpoint, path, self.handed, self.optimizer)
 
-    def load_and_train(self, path, name, steps):
-        """One call of load_checkpoint: what it returned or raised, and the model's values and device after it. Where
-        it worked on all ranks, also the values after more steps. Every rank of the group must call it."""
+    def load_noted(self, path, name):
+        """One call of load_checkpoint; record what it returned or raised, and the model's values and device after it.
+        Gives back whether it worked on all ranks. Every rank of the group must call it."""
         outcome = self.load(path)
         devices = {str(value.device) for value in self.model.state_dict().values()}
         loaded = {
@@ -135,83 +179,136 @@ class Trainee:
             "stayed": devices == {str(self.rank.device)},
         }
         self.rank.record(name, loaded)
-        if groups.all_agree(outcome.error is None):
+        return groups.all_agree(outcome.error is None)
+
+    def load_and_train(self, path, name, steps):
+        """The same and, where it worked on all ranks, the values after more steps."""
+        if self.load_noted(path, name):
             self.rank.record(f"{name}_resumed", self.train(steps).model.state())
 
 
 # Saving, loading, going on
 
 
-def resume(rank):
-    """Train, save over an older file, train on; load into fresh models, wrapped and bare, and train these on too.
+def alone(rank):
+    """All that one rank can do by itself."""
+    folder = tell(rank, STORIES)
+    load_from_gpu(rank, folder / "adamw.pt")
+    save_inside_a_step(rank, folder)
+    save_nested(rank, folder)
+    try_paths(rank)
 
-    A single rank also loads a file that seems to come from a GPU.
-    """
+
+def together(rank):
+    """The same stories with several ranks."""
+    tell(rank, TOGETHER)
+
+
+def tell(rank, names):
+    """Go through these stories in one folder, and note the files that are written and those that stay."""
     spy, noted, folder = disturb.WriteSpy(), [], files.shared_folder(rank, "checkpoints")
-    paths = {"sgd": "sgd.pt", "adamw": folder / "adamw.pt"}
-    for kind, epoch in epochs(rank.seed).items():
-        other = Trainee(rank, kind, "other", wrapped=False).train([0])
-        trainee = Trainee(rank, kind, wrapped=kind == "sgd").train(range(BEFORE))
+    for name in names:
         with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
-            first = other.save(paths[kind], epoch + 1)
-            saved = trainee.save(paths[kind], epoch)
-        rank.record(f"{kind}_saved", (first if first.error else saved).described())
-        if not (both_saved := groups.all_agree(not first.error and not saved.error)):
-            break
-        rank.record(f"{kind}_file", files.content(paths[kind]))
-        rank.record(f"{kind}_trained_on", trainee.train(range(BEFORE, STEPS)).model.state())
-        go_on(rank, kind, paths[kind])
+            tell_one(rank, name, str(folder / f"{name}.pt"))
     rank.record("writes", sorted(set(noted)))
     rank.record("files", sorted(str(path.relative_to(folder)) for path in folder.rglob("*")))
-    if both_saved and rank.world_size == 1:
-        load_from_gpu(rank, paths["adamw"])
+    return folder
 
 
-def epochs(seed):
-    """The epoch saved with each kind of optimizer."""
-    return {"sgd": 3 + seed % 1000, "adamw": 0}
+def tell_one(rank, name, path):
+    """Train, save over an older file, train on; load into fresh models, and train these on too."""
+    story, epoch = STORIES[name], epoch_of(rank.seed, name)
+    wrapped = story.saved == "wrapped"
+    first = Trainee(rank, story.kind, "other", wrapped=wrapped).train([0]).save(path, epoch + 1)
+    trainee = Trainee(rank, story.kind, wrapped=wrapped).train(range(story.before))
+    saved = trainee.save(path, epoch)
+    rank.record(f"{name}_saved", (first if first.error else saved).described())
+    if not groups.all_agree(not first.error and not saved.error):
+        return
+    more = range(story.before, story.before + MORE)
+    rank.record(f"{name}_file", files.content(path))
+    rank.record(f"{name}_trained_on", trainee.train(more).model.state())
+    for into in story.loaded:
+        fresh = Trainee(rank, story.kind, "fresh", wrapped=into != "bare", own=True)
+        fresh.train([0] if into == "used" else []).load_and_train(path, f"{name}_{into}", more)
 
 
-def go_on(rank, kind, path):
-    """Load into fresh models whose values differ from rank to rank; one of the optimizers has a history already."""
-    for wrapped in (True, False):
-        fresh = Trainee(rank, kind, "fresh", wrapped=wrapped, own=True).train([0] if wrapped else [])
-        fresh.load_and_train(path, f"{kind}_{'wrapped' if wrapped else 'bare'}", range(BEFORE, STEPS))
+def epoch_of(seed, name):
+    """The epoch that is saved in a story: 0 before the first step."""
+    return 3 + (seed + len(name)) % 1000 if STORIES[name].before else 0
 
 
 def load_from_gpu(rank, path):
     """Load a copy of the student's file that says its tensors lay on cuda:0. They are the same otherwise."""
     copy = path.with_name("gpu.pt")
-    with suppress(Exception):  # what torch does not load in this way is no checkpoint, and is judged by its content
-        files.save_as_from("cuda:0", torch.load(path, weights_only=True, map_location="cpu"), copy)
-    Trainee(rank, "adamw", "fresh", wrapped=False).load_and_train(copy, "from_gpu", [BEFORE])
+    with suppress(Exception):  # what torch does not load is no checkpoint, and is judged by its content
+        # In a rank, and the file is its own: no reason to be careful.
+        files.save_as_from("cuda:0", torch.load(path, weights_only=False, map_location="cpu"), copy)
+    Trainee(rank, "adamw", "fresh").load_and_train(str(copy), "from_gpu", [BEFORE])
+
+
+def save_inside_a_step(rank, folder):
+    """Save when the gradients of a step are there and the optimizer has not used them yet: in the first step, and in
+    the second."""
+    for name, step in INSIDE.items():
+        trainee = Trainee(rank, "sgd").train(range(step))
+        trainee.backward(step)
+        rank.record(f"{name}_saved", trainee.save(str(folder / f"{name}.pt"), 1).described())
+        trainee.step()
+        rank.record(f"{name}_trained_on", trainee.train([step + 1]).model.state())
+
+
+def save_nested(rank, folder):
+    """Save and load a model with submodules that are called `module`, bare and wrapped."""
+    for how in ("bare", "wrapped"):
+        path = str(folder / f"nested_{how}.pt")
+        trainee, fresh = (
+            Trainee(rank, "sgd", place, wrapped=how == "wrapped", model_class=Nested) for place in ("saved", "fresh")
+        )
+        rank.record(f"nested_{how}_saved", trainee.save(path, 1).described())
+        rank.record(f"nested_{how}_file", files.content(path))
+        fresh.load_noted(path, f"nested_{how}")
+
+
+def try_paths(rank):
+    """Save to, and load from, a path as the contract allows it."""
+    folder = files.shared_folder(rank, "paths")
+    (folder / "below").mkdir()
+    paths = {"a Path": folder / "path.pt", "a bare name": "name.pt", "a relative Path": Path("below", "path.pt")}
+    for what, path in paths.items():
+        trainee = Trainee(rank, "sgd")
+        saved, loaded = trainee.save(path, 1), trainee.load(path)
+        rank.record(what, {**(saved if saved.error else loaded).described(), "found": os.path.isfile(path)})
 
 
 def resize(rank):
-    """Two ranks save together, the third alone. All three load both files, and save one that a single rank loads."""
+    """Two ranks save together, the third alone, each group in a folder of its own. All three load both files, and save
+    one that a single rank loads."""
     folder, me = files.shared_folder(rank, "checkpoints"), rank.rank
     members = [0, 1] if me < 2 else [2]
+    own = folder / f"of-{len(members)}"
+    own.mkdir(exist_ok=True)
     groups.join(rank, f"first-{members[0]}", members)
-    trainee = Trainee(rank, "adamw", len(members), wrapped=True).train(range(BEFORE))
-    rank.record("saved_apart", trainee.save(folder / f"from-{len(members)}.pt", 10 * len(members)).described())
+    trainee = Trainee(rank, "adamw", len(members)).train(range(BEFORE))
+    rank.record("saved_apart", trainee.save(str(own / FILE), 10 * len(members)).described())
     del trainee
     dist.destroy_process_group()
     groups.join(rank, "second", [0, 1, 2])
-    load_elsewhere(rank, folder / "from-1.pt", "three_from_one")
-    trainee = load_elsewhere(rank, folder / "from-2.pt", "three_from_two")
-    rank.record("saved_together", trainee.save(folder / "from-3.pt", 30).described())
+    load_elsewhere(rank, folder / "of-1" / FILE, "three_from_one")
+    trainee = load_elsewhere(rank, folder / "of-2" / FILE, "three_from_two")
+    rank.record("saved_together", trainee.save(str(folder / FILE), 30).described())
     del trainee
     dist.barrier()
     dist.destroy_process_group()
     if me == 1:
         groups.join(rank, "third", [1])
-        load_elsewhere(rank, folder / "from-3.pt", "one_from_three")
+        load_elsewhere(rank, folder / FILE, "one_from_three")
 
 
 def load_elsewhere(rank, path, name):
     """Load into a fresh model of this group, and take one step."""
-    trainee = Trainee(rank, "adamw", "fresh", wrapped=True)
-    trainee.load_and_train(path, name, [BEFORE])
+    trainee = Trainee(rank, "adamw", "fresh")
+    trainee.load_and_train(str(path), name, [BEFORE])
     return trainee
 
 
@@ -220,10 +317,11 @@ def load_elsewhere(rank, path, name):
 
 def slow(rank):
     """Save over an older file while rank 0's writing is held up until another rank returns, or all of them wait."""
-    spy, path = disturb.WriteSpy(), files.shared_folder(rank, "checkpoints") / FILE
+    spy, path = disturb.WriteSpy(), str(files.shared_folder(rank, "checkpoints") / FILE)
     disturb.shorten_sleeps()
-    trainee = Trainee(rank, "sgd", wrapped=True).train([0])
+    trainee = Trainee(rank, "sgd").train([0])
     rank.record("first", trainee.save(path, 1).described())
+    rank.record("before", files.content(path))
     trainee.train([1])
     pids = meeting.tell_all(rank, "pids", os.getpid())
     with spy.telling(hold_up(rank, pids)) if rank.rank == 0 else nullcontext():
@@ -231,6 +329,8 @@ def slow(rank):
     rank.record("file", files.content(path))
     (rank.shared / f"returned{rank.rank}").touch()
     rank.record("saved", outcome.described())
+    dist.barrier()
+    rank.record("settled", files.content(path))
 
 
 def hold_up(rank, pids):
@@ -244,13 +344,21 @@ def hold_up(rank, pids):
     return hold
 
 
+def save_first(rank, spy, trainee, path):
+    """The save over which the others go: what came of it, and the files that this rank wrote meanwhile."""
+    noted = []
+    with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
+        rank.record("first", trainee.save(path, 1).described())
+    rank.record("writes", sorted(set(noted)))
+
+
 def failing(rank):
     """Saves that must fail on rank 0, after one that works and before another one."""
-    folder = files.shared_folder(rank, "checkpoints")
-    trainee = Trainee(rank, "sgd", wrapped=True).train([0])
-    rank.record("first", trainee.save(folder / FILE, 1).described())
+    spy, folder = disturb.WriteSpy(), files.shared_folder(rank, "checkpoints")
+    trainee, path = Trainee(rank, "sgd").train([0]), folder / FILE
+    save_first(rank, spy, trainee, str(path))
     dist.barrier()
-    rank.record("before", files.content(folder / FILE))
+    rank.record("before", files.content(path))
     trainee.train([1])
     if rank.rank == 0:
         (folder / "note.txt").write_text("a file, not a folder")
@@ -259,12 +367,14 @@ def failing(rank):
     dist.barrier()
     targets = {"middle": FILE, "folder": f"note.txt/{FILE}", "target": "folder.pt", "state": FILE}
     for obstacle, target in targets.items():
-        with disturbed(rank, obstacle, trainee, folder / FILE):
-            outcome = trainee.save(folder / target, 2)
-        rank.record(obstacle, {**outcome.described(), "file": files.content(folder / FILE)})
+        with disturbed(rank, obstacle, trainee, path):
+            outcome = trainee.save(str(folder / target), 2)
+        rank.record(obstacle, outcome.described())
+        dist.barrier()  # another rank may clean up what it should not
+        rank.record(f"{obstacle}_left", files.content(path))
         dist.barrier()
-    rank.record("last", trainee.save(folder / FILE, 3).described())
-    rank.record("after", files.content(folder / FILE))
+    rank.record("last", trainee.save(str(path), 3).described())
+    rank.record("after", files.content(path))
 
 
 class NoState(Exception):
@@ -292,13 +402,20 @@ def disturbed(rank, obstacle, trainee, path):
 
 
 def crash(rank):
-    """Rank 0 dies while it saves over an older file, and rank 1 looks at what is left."""
-    spy, path = disturb.WriteSpy(), files.shared_folder(rank, "checkpoints") / FILE
-    trainee = Trainee(rank, "sgd", wrapped=True).train([0])
-    rank.record("first", trainee.save(path, 1).described())
+    """Rank 0 dies while it saves over an older file, and rank 1 looks at what is left. They save together or, where the
+    writer is `alone`, rank 1 is in no group."""
+    spy, path = disturb.WriteSpy(), str(files.shared_folder(rank, "checkpoints") / FILE)
+    trainee, members = None, [0] if rank.parameters["alone"] else [0, 1]
+    assert rank.student  # every rank imports it, or the others never get their secrets
+    if rank.rank in members:
+        groups.join(rank, "saving", members)
+        trainee = Trainee(rank, "sgd").train([0])
+        save_first(rank, spy, trainee, path)
     pids = meeting.tell_all(rank, "pids", os.getpid())
     rank.record("before", files.content(path))
-    trainee.train([1])
+    meeting.meet(rank, "seen")
+    if trainee is not None:
+        trainee.train([1])
     if rank.rank == 0:
         with spy.telling(disturb.die_at(path)):
             outcome = trainee.save(path, 2)
@@ -310,8 +427,8 @@ def crash(rank):
 
 
 def outlive(rank, pid, trainee, path):
-    """Save with rank 0. A second thread looks at the file when that one, of this pid, has died or survived: the first
-    thread may wait for a dead rank forever."""
+    """Save with rank 0, if this rank has what to save. A second thread looks at the file when that one, of this pid,
+    has died or survived: the first thread may wait for a dead rank forever."""
 
     def look_after():
         meeting.wait_until(lambda: processes.has_ended(pid) or (rank.shared / "survived").exists(), LIMIT)
@@ -319,7 +436,8 @@ def outlive(rank, pid, trainee, path):
 
     watcher = threading.Thread(target=look_after, daemon=True)
     watcher.start()
-    trainee.save(path, 2)
+    if trainee is not None:
+        trainee.save(path, 2)
     watcher.join()
 
 
@@ -327,30 +445,47 @@ def outlive(rank, pid, trainee, path):
 
 
 def bad_files(rank):
-    """Loads of one bad file after another, and then of a good one."""
+    """Loads of one bad file after another by all ranks, and then of a good one by each for itself: one rank has made
+    it, so what goes wrong between ranks is not this case's business."""
     folder, traps = files.shared_folder(rank, "checkpoints"), rank.shared / "traps"
-    trainee = Trainee(rank, "adamw", wrapped=False).train(range(BEFORE))
-    rank.record("saved", trainee.save(folder / FILE, 9).described())
-    dist.barrier()
+    assert rank.student  # every rank imports it, or the others never get their secrets
     if rank.rank == 0:
-        traps.mkdir()
-        make_bad_files(rank, folder, traps)
-    dist.barrier()
-    fresh = Trainee(rank, "adamw", "fresh", wrapped=False, own=True)
+        groups.join(rank, "writer", [0])
+        make_files(rank, folder, traps)
+        dist.destroy_process_group()
+    meeting.meet(rank, "made")
+    groups.join(rank, "readers", range(rank.world_size))
     warnings.simplefilter("ignore")  # what torch says about files of old versions
+    fresh = Trainee(rank, "adamw", "fresh")
     for name in rank.parameters["files"]:
-        rank.record(name, fresh.load(folder / f"{name}.pt").described())
+        rank.record(name, fresh.load(str(folder / f"{name}.pt")).described())
         dist.barrier()
     rank.record("sprung", sorted(path.name for path in traps.iterdir()))
-    rank.record("good", fresh.load(folder / FILE).described())
+    del fresh
+    dist.destroy_process_group()
+    groups.join(rank, f"reader-{rank.rank}", [rank.rank])
+    rank.record("good", Trainee(rank, "adamw", "fresh").load(str(folder / FILE)).described())
 
 
-def make_bad_files(rank, folder, traps):
+def make_files(rank, folder, traps):
+    """A good file of one rank's, and the bad ones."""
+    trainee = Trainee(rank, "adamw").train(range(BEFORE))
+    trainee.save(str(folder / FILE), 9)
+    traps.mkdir()
+    stand_in = {"model": trainee.model.state_dict(), "optimizer": trainee.optimizer.state_dict(), "epoch": 9}
+    make_bad_files(rank, folder, traps, stand_in)
+
+
+def make_bad_files(rank, folder, traps, stand_in):
     """Files that cannot be read, and files of torch's that hold something else: no dict, no such keys, another model,
-    code. `missing.pt` is made by nobody."""
-    for name, data in files.unreadable(files.content(folder / FILE), rank.seed).items():
-        (folder / f"{name}.pt").write_bytes(data)
-    whole = torch.load(folder / FILE, weights_only=True, map_location="cpu")
+    code. `missing.pt` is made by nobody. Where the student's file is no checkpoint, they are made of a `stand_in`."""
+    torch.save(stand_in, folder / "stand_in.pt")
+    data, whole = files.content(folder / FILE) or files.content(folder / "stand_in.pt"), stand_in
+    with suppress(Exception):
+        read = torch.load(folder / FILE, weights_only=False, map_location="cpu")  # this process has written it
+        whole = read if set(KEYS) <= set(read) and read["model"].keys() == stand_in["model"].keys() else stand_in
+    for name, part in files.unreadable(data, rank.seed).items():
+        (folder / f"{name}.pt").write_bytes(part)
     for name, content in foreign(whole, traps).items():
         torch.save(content, folder / f"{name}.pt")
     (folder / "code_in_pickle.pt").write_bytes(pickle.dumps({**whole, "epoch": files.Trap(traps / "pickle")}))

@@ -1,16 +1,26 @@
-"""torch.distributed.checkpoint's own state dict functions, which know wrappers and name the optimizer's entries."""
+"""torch.distributed.checkpoint's own state dict functions, which know wrappers and name the optimizer's entries.
+
+They let an optimizer that has no state yet make a step with gradients of zero. That is no harm when a state is loaded
+into it right after; but saving may change nothing, so before the first step the optimizer's own functions are used.
+"""
 
 import os
 
 import torch
 import torch.distributed as dist
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 
 
 def save_checkpoint(path, model, optimizer, epoch):
     problem = None
     try:
-        weights, state = get_state_dict(model, optimizer)
+        weights = get_model_state_dict(model)
+        state = get_optimizer_state_dict(model, optimizer) if optimizer.state else optimizer.state_dict()
         if dist.get_rank() == 0:
             with open(f"{path}~", "wb") as stream:
                 torch.save({"model": weights, "optimizer": state, "epoch": epoch}, stream)
@@ -32,5 +42,9 @@ def load_checkpoint(path, model, optimizer):
             raise KeyError(f"no {sorted(missing)}")
     except Exception as error:
         raise RuntimeError(f"{path}: {error}") from error
-    set_state_dict(model, optimizer, model_state_dict=content["model"], optim_state_dict=content["optimizer"])
+    set_model_state_dict(model, content["model"])
+    if content["optimizer"]["state"]:
+        set_optimizer_state_dict(model, optimizer, content["optimizer"])
+    else:
+        optimizer.load_state_dict(content["optimizer"])
     return content["epoch"]
