@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -24,6 +26,9 @@ PATIENCE, NO_PATIENCE = 28, 8
 """Looks in a row without any movement that make a launch stuck, at first, and once a launch has been stuck."""
 STUBBORN_PATIENCE = 136
 """The same, some 34 s, after a SIGTERM that a rank has ignored: mp.spawn waits 30 s before it kills."""
+LONGEST, NOT_SO_LONG = 400, 80
+"""Looks, 100 and 20 s, after which a launch that moves all the time does not come back: it asks again and again. At
+first, or after a SIGTERM that was ignored; and once a launch has been stuck."""
 ASLEEP = 5
 """Looks in a row, 10 ms apart, that make a process one that waits."""
 
@@ -40,6 +45,14 @@ def enter(folder, rank):
     note.write_text(str(os.getpid()))
     note.replace(path / f"started-{rank}")
     return path
+
+
+def note(folder, **seen):
+    """Leaves what this process has seen in the launch's folder: a launcher may lose what fn returns."""
+    path = Path(folder) / f"{seen['rank']}-{os.getpid()}-{time.monotonic_ns()}"
+    path.write_text(json.dumps(seen))
+    path.replace(path.with_name(f"note-{path.name}"))
+    return seen
 
 
 def wait_for(path, seconds=float("inf")):
@@ -84,19 +97,24 @@ def pause(seconds):
 
 
 def report(rank, world_size, *args):
-    """What this process was handed. The highest rank ends first, each other one after its right neighbour."""
+    """What this process was handed. The highest rank ends first, each other one after its right neighbour; one that is
+    alone lives on for a moment."""
+    folders = [arg for arg in args if isinstance(arg, str) and Path(arg).is_dir()]
     here = {
         "rank": rank, "world_size": world_size, "pid": os.getpid(), "forked": bool(CALLER),
         "address": os.environ.get("MASTER_ADDR"), "port": os.environ.get("MASTER_PORT"),
+        "args": describe(["folder" if arg in folders else arg for arg in args]),
     }  # fmt: skip
-    folders = [arg for arg in args if isinstance(arg, str) and Path(arg).is_dir()]
-    here["args"] = describe(["folder" if arg in folders else arg for arg in args])
+    if folders:
+        note(folders[0], **here)
     if folders and os.getpid() not in CALLER:
         folder = enter(folders[0], rank)
         if 0 <= rank < world_size - 1:
             wait_for(folder / f"done-{rank + 1}")
             outlast(folder, rank + 1)
         (folder / f"done-{rank}").touch()
+        if world_size == 1:
+            threading.Thread(target=live_on, args=(folder,)).start()
     return here
 
 
@@ -107,13 +125,13 @@ def join_and_sum(rank, world_size, folder, seed):
     enter(folder, rank)
     port = os.environ.get("MASTER_PORT")
     if CALLER:  # a fork of a caller with threads would hang in what follows
-        return {"forked": True, "port": port, "sum": None}
+        return note(folder, rank=rank, forked=True, port=port, sum=None)
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     total = contribution(seed, rank)
     dist.all_reduce(total)
     use_threads()
     dist.destroy_process_group()
-    return {"forked": False, "port": port, "sum": total.tolist()}
+    return note(folder, rank=rank, forked=False, port=port, sum=total.tolist())
 
 
 def contribution(seed, rank):
@@ -133,6 +151,14 @@ def use_threads():
     weight = torch.ones(300, 300, requires_grad=True)
     (weight @ weight).sum().backward()
     torch.set_num_threads(1)
+
+
+def live_on(folder):
+    """The process lives on after the function: a thread of its own is at work. Whoever waits for its end has it soon,
+    and whoever does not, finds it there."""
+    pause(0.4)
+    if (folder / "returned").exists():
+        stay()
 
 
 def give(rank, world_size, folder, seed):
@@ -180,7 +206,7 @@ def meet(rank, world_size, mine, other, other_size, encounter, token):
     total = torch.ones(1)
     dist.all_reduce(total)
     dist.destroy_process_group()
-    return {"token": token, "rank": rank, "port": os.environ["MASTER_PORT"], "sum": total.item()}
+    return note(mine, token=token, rank=rank, port=os.environ["MASTER_PORT"], sum=total.item())
 
 
 def fail_first(rank, world_size, folder, first, later):
@@ -189,7 +215,7 @@ def fail_first(rank, world_size, folder, first, later):
     if rank == 2:
         wait_for_all(here, world_size)
         (here / "failed").touch()
-        raise KeyError(first)
+        raise Unpicklable(7, first)
     if rank == 0:
         wait_for(here / "failed")
         outlast(here, 2)
@@ -267,19 +293,6 @@ def tear(rank, world_size, folder):
     return Torn(here) if rank == 1 else Deadly(here)
 
 
-def linger(rank, world_size, folder):
-    """The process lives on after the function: a thread of its own is at work. Whoever waits for its end has it soon,
-    and whoever does not, finds it there."""
-    threading.Thread(target=live_on, args=(enter(folder, rank),)).start()
-    return rank
-
-
-def live_on(folder):
-    pause(0.4)
-    if (folder / "returned").exists():
-        stay()
-
-
 class Unpicklable(Exception):
     """Can be pickled and not be loaded again, as exceptions with arguments of their own often are."""
 
@@ -297,6 +310,8 @@ def end(rank, world_size, folder, how, detail=""):
         os.kill(os.getpid(), signal.SIGKILL)
     if how.startswith("exit"):
         os._exit(int(how[-1]))
+    if how == "sys.exit 0":
+        sys.exit(0)
     if how == "error":
         raise Unpicklable(7, detail)
     return lambda: None
@@ -353,7 +368,6 @@ def launches(rank):
     show.launch("zero", 0, report, "folder")
     show.launch("negative", -1, report, "folder")
     show.launch("assorted", 2, give, "folder", rank.seed)
-    show.launch("lingering", 2, linger, "folder")
     train(show)  # before the caller uses threads: what a bare fork does to them is the next launch's matter
     use_threads()
     join(show)
@@ -391,13 +405,17 @@ def fail(show):
     told = messages(show.rank.seed)
     show.launch("first", 3, fail_first, "folder", told[0], told[1])
     show.launch("collective", 3, fail_beside_collective, "folder", told[2])
-    show.launch("exit 3", 2, end, "folder", "exit 3")
-    show.launch("exit 0", 1, end, "folder", "exit 0")
-    show.launch("signal", 1, end, "folder", "signal")
     show.launch("error", 1, end, "folder", "error", told[4])
-    show.launch("lambda", 1, end, "folder", "lambda")
+    for how in ("exit 3", "exit 0", "sys.exit 0", "signal", "lambda"):
+        brought = show.launch(how, 1, end, "folder", how)
+        if how in BESIDE and not (how == "lambda" and brought):  # who brings a lambda home, may wait for the others
+            show.launch(f"{how} beside", 2, end, "folder", how)
     show.launch("torn", 2, tear, "folder")
     show.launch("stubborn", 2, fail_beside_stubborn, "folder", told[3])
+
+
+BESIDE = ("exit 3", "exit 0", "signal", "lambda")
+"""Ways to end without a result that are tried beside a rank that waits for ever, too; sys.exit is one more exit."""
 
 
 def messages(seed):
@@ -435,7 +453,7 @@ class Launcher:
 
     def __init__(self, rank):
         CALLER[:] = [os.getpid()]
-        self.rank, self.stuck = rank, False
+        self.rank, self.stuck, self.told = rank, False, set()
         self.student = rank.student.launch_distributed
         rank.record("caller", os.getpid())
 
@@ -448,8 +466,7 @@ class Launcher:
         """The launch's value if it is a list; in `args`, "folder" stands for its folder."""
         folder = self.folder(name)
         args = tuple(str(folder) if isinstance(arg, str) and arg == "folder" else arg for arg in args)
-        [attempt], seen = self.watched([folder], lambda: [self.attempt(world_size, fn, *args)])
-        self.rank.record(name, {**attempt.described(), **seen, **returned(attempt)})
+        [attempt] = self.watched(name, [folder], lambda: [self.attempt(world_size, fn, *args)])
         return attempt.value if isinstance(attempt.value, list) else None
 
     def both(self):
@@ -471,9 +488,7 @@ class Launcher:
                 thread.join()
             return attempts
 
-        _, seen = self.watched(folders, run)
-        found = [{**attempt.described(), **returned(attempt)} for attempt in attempts]
-        self.rank.record("at once", {**seen, "both": found})
+        self.watched("at once", folders, run)
 
     def attempt(self, *args):
         return self.rank.attempt(catchable, self.student, *args)
@@ -482,9 +497,9 @@ class Launcher:
         """What stands for a launch that never came back."""
         return self.rank.attempt(lambda: None)
 
-    def watched(self, folders, call):
-        """What came of calling the launcher, and what was seen beside it."""
-        from grader.kit.processes import WatchedCall, left_behind
+    def watched(self, name, folders, call):
+        """What came of calling the launcher; that is recorded, with what was seen beside it."""
+        from grader.kit.processes import WatchedCall
 
         def patience():
             asked = any((folder / "asked").exists() for folder in folders)
@@ -494,16 +509,42 @@ class Launcher:
             for folder in folders:
                 (folder / "over").touch()
 
+        def abandon():  # nothing can call this launcher back, so its process ends here
+            self.tell(name, folders, [self.nothing() for _ in folders], watch)
+            for other in sorted({"one", "three"} - self.told):
+                self.tell(other, [folders[0]], [self.nothing()], watch)
+            os._exit(1)
+
+        def longest():
+            asked = any((folder / "asked").exists() for folder in folders)
+            return LONGEST if asked else most
+
+        most = NOT_SO_LONG if self.stuck else LONGEST
         first_patience = NO_PATIENCE if self.stuck else PATIENCE
-        watch = WatchedCall(self.rank.student.__file__, patience, give_up)
-        attempts = watch.run(call) or [self.nothing()]
+        watch = WatchedCall(self.rank.student.__file__, patience, give_up, abandon, longest)
+        attempts = watch.run(call) or [self.nothing() for _ in folders]
         for folder in folders:
             (folder / "returned").touch()
         self.stuck = self.stuck or watch.hung
+        self.tell(name, folders, attempts, watch)
+        return attempts
+
+    def tell(self, name, folders, attempts, watch):
+        """Record a launch, or two at once."""
+        from grader.kit.processes import left_behind
+
         started = [int(note.read_text()) for folder in folders for note in sorted(folder.glob("started-*"))]
-        left = left_behind(set(started) - {os.getpid()})
-        seen = {"hung": watch.hung, "waited_at": watch.line, "left": left, "started": started}
-        return attempts, seen
+        # What waits below a launch that went well may be workers that the launcher keeps: they are left behind, and
+        # without them its next launch would break, which is another fault than its own.
+        went_well = not watch.hung and not any(attempt.error for attempt in attempts)
+        left = left_behind(set(started) - {os.getpid()}, spare=went_well)
+        seen = {"hung": watch.hung, "moving": watch.moving, "waited_at": watch.line, "left": left, "started": started}
+        found = [
+            {**attempt.described(), **returned(attempt), "notes": notes_in(folder)}
+            for attempt, folder in zip(attempts, folders, strict=True)
+        ]
+        self.rank.record(name, {**seen, "both": found} if len(folders) == 2 else {**seen, **found[0]})
+        self.told.add(name)
 
 
 def catchable(function, *args):
@@ -516,6 +557,11 @@ def catchable(function, *args):
         raise
     except BaseException as error:
         raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def notes_in(folder):
+    """What the processes of a launch have seen."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("note-*"))]
 
 
 def returned(attempt):

@@ -26,6 +26,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def refuse_silence(processes: list[Any], results: list[Path]) -> None:
+    """Exit code 0 is no failure to torch, so it would wait for the others, which may wait for this rank for ever."""
+    for rank, (process, path) in enumerate(zip(processes, results, strict=True)):
+        if not process.is_alive() and not path.exists():
+            for each in processes:
+                each.kill()
+                each.join()
+            raise RuntimeError(f"rank {rank} ended without a result")
+
+
 def launch_distributed(world_size: int, fn: Callable[..., Any], *args: Any) -> list[Any]:
     if world_size < 1:
         raise ValueError(f"world_size must be positive, got {world_size}")
@@ -33,10 +43,8 @@ def launch_distributed(world_size: int, fn: Callable[..., Any], *args: Any) -> l
     with tempfile.TemporaryDirectory() as folder:
         call = (world_size, free_port(), folder, fn, args)
         context = mp.start_processes(run_rank, call, world_size, join=False, start_method="forkserver")
-        while not context.join(grace_period=1.0):
-            pass
         results = [Path(folder, f"{rank}.pt") for rank in range(world_size)]
-        for rank, path in enumerate(results):
-            if not path.exists():
-                raise RuntimeError(f"rank {rank} ended without a result")
+        while not context.join(grace_period=1.0):  # comes back whenever a process has ended
+            refuse_silence(context.processes, results)
+        refuse_silence(context.processes, results)
         return [torch.load(path, weights_only=False) for path in results]
