@@ -1,5 +1,6 @@
-"""A check that asks for communication asks for a least amount too: shown a run in which nothing was communicated, or
-nothing was recorded of it, it does not pass."""
+"""No check passes for want of anything to look at. One that asks for communication asks for a least amount too: shown a
+run in which nothing was communicated, or nothing was recorded of it, it does not pass. One that looks at what ranks
+have recorded does not pass where a rank has recorded nothing, or not that."""
 
 from __future__ import annotations
 
@@ -30,6 +31,16 @@ JUDGED = {
 """By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""
 ELSEWHERE = {"01_process_group": ("join", {"default_address", "default_port", "both_defaults"})}
 """A family, and checks that judge other runs likewise as long as that family's are right."""
+
+
+OBSERVED = ("04_launch_distributed", "06_checkpoint")
+"""Those whose checks look at what was recorded, and at no communication."""
+
+
+def silent(run: Run, rank: int | None = None) -> Run:
+    """A rank, or every rank, finished and has recorded nothing."""
+    ranks = [replace(r, observations={} if rank in (None, r.rank) else r.observations) for r in run.ranks]
+    return replace(run, ranks=tuple(ranks))
 
 
 def without_traces(run: Run) -> Run:
@@ -65,6 +76,29 @@ def test_without_communication_no_check_of_it_passes(name: str, warm: Session) -
         verdicts = judge(exercise, report.submission, [blind(run) for run in report.runs])
         passed = {verdict.check.id for verdict in verdicts if verdict.outcome is Outcome.PASSED}
         assert not passed & wanted, blind.__name__
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", OBSERVED)
+def test_without_observations_no_check_passes(name: str, warm: Session) -> None:
+    """Nor does it with the observations of all case families but one, if it looks at one that is silent: what a check
+    looks at is seen by making each family silent in turn."""
+    exercise = catalog.load(name, ROOT)
+    solution = ROOT / "reference" / name / exercise.file
+    report = grade(Request(exercise=name, root=ROOT, submission=solution), warm)
+    assert report.status == "passed"
+    free = replace(exercise, checks=tuple(replace(check, needs=()) for check in exercise.checks))
+
+    def failing(runs: list[Run]) -> set[str]:
+        verdicts = judge(free, report.submission, runs)
+        return {verdict.check.id for verdict in verdicts if verdict.outcome is Outcome.FAILED}
+
+    every = {check.id for check in exercise.checks}
+    assert failing([silent(run) for run in report.runs]) == every
+    seen = set()
+    for family in {case.name for case in exercise.cases}:
+        seen |= failing([silent(run, 0) if run.case.name == family else run for run in report.runs])
+    assert seen == every
 
 
 def test_every_exercise_that_asks_for_a_trace_is_in_the_table() -> None:

@@ -1,0 +1,58 @@
+"""Sentences of single exercises' checks, over runs that are made by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from grader import catalog
+from grader.checks import CheckFailed, Runs
+from grader.model import Deadlocked, RankRecord, Run, Wait
+
+ROOT = Path(__file__).parents[1]
+FINE: dict[str, Any] = {"raised": [], "message": "", "line": None, "said": ""}
+
+
+def checks_of(name: str) -> ModuleType:
+    """An exercise's checks.py."""
+    path = catalog.load(name, ROOT).folder / "checks.py"
+    spec = importlib.util.spec_from_file_location(f"sentences_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
+    """06: which failure was staged, what rank 0 made of it, at which line, and who never came back. Where rank 0 waits
+    afterwards is the grader's own barrier, and is not told."""
+    case = next(c for c in catalog.load("06_checkpoint", ROOT).cases if (c.name, c.world_size) == ("failing", 3))
+    full = {"raised": ["OSError", "Exception"], "message": "[Errno 27] File too large", "line": 57, "said": ""}
+    waits = Deadlocked(wait=Wait(operation="barrier"))
+    seen: list[dict[str, Any]] = [{"first": FINE, "middle": full}, {"first": FINE}, {"first": FINE}]
+    ranks = tuple(RankRecord(rank=rank, ending=waits, observations=told) for rank, told in enumerate(seen))
+    run = Run(case=case, ranks=ranks, seconds=1.0)
+    with pytest.raises(CheckFailed) as failed:
+        checks_of("06_checkpoint").test_every_rank_raises(Runs([case], lambda _: run))
+    (finding,) = failed.value.findings
+    assert (finding.ranks, finding.line) == ((1, 2), 57)
+    assert finding.subject == "saving where the disk is full in the middle of writing"
+    assert finding.actual == "ranks 1, 2 never came back: rank 0 had raised OSError: [Errno 27] File too large"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("", "BrokenProcessPool: "),
+        ('\n"""\nTraceback (most recent call last):\nKeyError: 3\n"""', "BrokenProcessPool: KeyError: 3"),
+        ("\n\n-- Process 2 terminated:\nValueError: no\n", "BrokenProcessPool: ValueError: no"),
+    ],
+)
+def test_the_line_that_names_an_error_is_told(message: str, told: str) -> None:
+    """04: pools begin what they raise with an empty line, and end it with quotation marks."""
+    call = {**FINE, "raised": ["BrokenProcessPool"], "message": message}
+    assert checks_of("04_launch_distributed").first_line(call) == told
