@@ -205,25 +205,27 @@ def together(rank):
 
 
 def tell(rank, names):
-    """Go through these stories in one folder, and note the files that are written and those that stay."""
-    spy, noted, folder = disturb.WriteSpy(), [], files.shared_folder(rank, "checkpoints")
+    """Go through these stories in one folder."""
+    spy, folder = disturb.WriteSpy(), files.shared_folder(rank, "checkpoints")
     for name in names:
-        with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
-            tell_one(rank, name, str(folder / f"{name}.pt"))
-    rank.record("writes", sorted(set(noted)))
-    rank.record("files", sorted(str(path.relative_to(folder)) for path in folder.rglob("*")))
+        tell_one(rank, name, spy, folder)
     return folder
 
 
-def tell_one(rank, name, path):
-    """Train, save over an older file, train on; load into fresh models, and train these on too."""
-    story, epoch = STORIES[name], epoch_of(rank.seed, name)
+def tell_one(rank, name, spy, folder):
+    """Train, save over an older file, train on; load into fresh models, and train these on too. What was written while
+    saving is noted, and which files there are after it."""
+    story, epoch, path, noted = STORIES[name], epoch_of(rank.seed, name), str(folder / f"{name}.pt"), []
     wrapped = story.saved == "wrapped"
-    first = Trainee(rank, story.kind, "other", wrapped=wrapped).train([0]).save(path, epoch + 1)
-    trainee = Trainee(rank, story.kind, wrapped=wrapped).train(range(story.before))
-    saved = trainee.save(path, epoch)
+    with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
+        first = Trainee(rank, story.kind, "other", wrapped=wrapped).train([0]).save(path, epoch + 1)
+        trainee = Trainee(rank, story.kind, wrapped=wrapped).train(range(story.before))
+        saved = trainee.save(path, epoch)
+    rank.record(f"{name}_writes", sorted(set(noted)))
     rank.record(f"{name}_saved", (first if first.error else saved).described())
-    if not groups.all_agree(not first.error and not saved.error):
+    everywhere = groups.all_agree(not first.error and not saved.error)
+    rank.record(f"{name}_files", sorted(str(found.relative_to(folder)) for found in folder.rglob("*")))
+    if not everywhere:
         return
     more = range(story.before, story.before + MORE)
     rank.record(f"{name}_file", files.content(path))
