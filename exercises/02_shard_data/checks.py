@@ -44,9 +44,11 @@ class Watched(TypedDict):
 
 
 class Loaded(TypedDict):
-    """In a DataLoader: the types of the indices, how many samples the sampler itself read, the batches' sizes."""
+    """In a DataLoader: how many indices there were, their types, how many samples the sampler itself read, the batches'
+    sizes."""
 
     is_sampler: bool
+    drawn: int
     kinds: list[str]
     touched: int
     sizes: list[int]
@@ -55,7 +57,7 @@ class Loaded(TypedDict):
 class Fresh(TypedDict):
     code: int
     error: str
-    answer: list[list[Shard]] | None
+    answer: dict[str, list[list[Shard] | None]] | None
 
 
 def brief(values):
@@ -71,9 +73,9 @@ def named(setting, replica=None):
     """A setting in words: whose share of what."""
     replicas, samples = count(setting.replicas, "rank"), count(setting.n, "sample")
     who = f"{replicas} together" if replica is None else f"rank {replica} of {setting.replicas}"
-    epoch = "" if setting.epoch is None else f", epoch={setting.epoch}"
-    flags = f"shuffle={setting.shuffle}, drop_last={setting.drop_last}, seed={setting.seed}{epoch}"
-    return f"{who}, {samples} ({flags})"
+    options = [f"{name}={value}" for name, value in setting.options().items()] or ["all options left out"]
+    epoch = f"epoch={setting.epoch}" if setting.epoch is not None else "set_epoch never called"
+    return f"{who}, {samples} ({', '.join([*options, epoch])})"
 
 
 # What was asked, and what was answered
@@ -166,7 +168,8 @@ def test_counts(runs, probe):
 def test_covers(runs, probe):
     """Together the ranks draw every sample, and repeat none but as padding"""
     for run, setting, told in all_draws(runs, probe):
-        judge_cover(run, setting, told)
+        if not setting.drop_last:
+            judge_cover(run, setting, told)
 
 
 def test_small(runs, probe):
@@ -182,19 +185,24 @@ def test_small(runs, probe):
 def test_seed_and_epoch_alone(runs, probe):
     """The order depends on the seed and the epoch alone, in every process"""
     for run in runs("orders"):
-        for rank in run:
-            judge_histories(run, probe, rank)
-            judge_calls(run, rank)
-        judge_processes(run, probe)
-        judge_fresh(run, probe)
+        judge_histories(run, probe, "given", "dropping")
+        judge_processes(run, probe, "general")
+        judge_fresh(run, probe, "general")
 
 
-def judge_histories(run, probe, rank):
+def judge_histories(run, probe, *names):
     """Whatever happened before or stands beside it, a replica draws the same in the same epoch."""
-    setting, detour = probe.history(run.seed)
-    told = rank.read("histories", dict[str, list[Shard | Attempt]])
+    for rank in run:
+        told = rank.read("histories", dict[str, dict[str, list[Shard | Attempt]]])
+        for name in names:
+            judge_ways(run, probe.history(run.seed)[name], probe.wandering(run.seed)[1], told.get(name, {}), probe)
+
+
+def judge_ways(run, setting, detour, told, probe):
     first = by_replica(run, told.get("first", []), setting)
     for name, words in WAYS.items():
+        if setting.epoch is None and name in probe.EPOCH_SET_AGAIN:
+            continue
         way = words.format(epoch=setting.epoch, detour=detour)
         subjects = [f"{named(setting, replica)}, {way}" for replica in range(setting.replicas)]
         again = answered(run, told.get(name, []), *subjects)
@@ -202,37 +210,29 @@ def judge_histories(run, probe, rank):
             run.expect(drawn == before, subject, f"{brief(before)} as before", brief(drawn))
 
 
-def judge_calls(run, rank):
-    """What is left out means shuffle=True, seed=0, drop_last=False, and positions mean what keywords do."""
-    told = rank.read("three_calls", list[Calls | Attempt])
-    for drawn in answered(run, told, *["ShardedSampler(dataset, 3, rank)"] * 3):
-        for name, call in (("defaults", "(dataset, 3, rank)"), ("positions", "(dataset, 3, rank, True, 0, False)")):
-            subject, wanted = f"ShardedSampler{call} beside the same arguments by keyword", drawn["keywords"]
-            run.expect(drawn[name] == wanted, subject, brief(wanted), brief(drawn[name]))
-
-
 def orders(run, rank, probe, name="general"):
     """(setting, the shards of all replicas) for each setting of this name."""
     return [(setting, [answer["indices"] for answer in told]) for setting, told in draws(run, rank, probe, name)]
 
 
-def judge_processes(run, probe):
-    """Each setting has one order, whichever process is asked."""
-    first = orders(run, run[0], probe)
+def judge_processes(run, probe, name):
+    """Each setting of this name has one order, whichever process is asked."""
+    first = orders(run, run[0], probe, name)
     for rank in run:
-        for (setting, wanted), (_, drawn) in zip(first, orders(run, rank, probe), strict=True):
+        for (setting, wanted), (_, drawn) in zip(first, orders(run, rank, probe, name), strict=True):
             subject = f"{named(setting)}, asked in process {rank.rank}"
             run.expect(drawn == wanted, subject, f"{brief(flat(wanted))} as in process 0", brief(flat(drawn)))
 
 
-def judge_fresh(run, probe):
+def judge_fresh(run, probe, name):
     """Rank 0 started a new interpreter, with another hash seed, which must come to the same orders."""
     fresh = run[0].read("fresh", Fresh | None) or {"code": 0, "error": "it was not started", "answer": None}
     subject, ended = "in a freshly started interpreter", f"it ended with code {fresh['code']}: {fresh['error']}"
     run.expect(fresh["answer"] is not None, f"samplers {subject}", "indices", ended)
-    run.expect_equal(len(fresh["answer"]), probe.FRESH, f"the number of settings {subject}")
-    for (setting, here), drawn in zip(orders(run, run[0], probe), fresh["answer"], strict=False):
-        run.expect(here == drawn, f"{named(setting)}, {subject}", brief(flat(here)), brief(flat(drawn)))
+    answer = fresh["answer"].get(name, [])
+    run.expect_equal(len(answer), probe.FRESH, f"the number of settings {subject}")
+    for (setting, here), drawn in zip(orders(run, run[0], probe, name), answer, strict=False):
+        run.expect(here == drawn, f"{named(setting)}, {subject}", brief(flat(here)), brief(flat(drawn or [])))
 
 
 # Many orders
@@ -241,12 +241,17 @@ def judge_fresh(run, probe):
 def test_reshuffles(runs, probe):
     """Every epoch and every seed has an order of its own"""
     # A false alarm needs two equal permutations of 24 among at most 72: below 72²/2 / 24! < 1e-20.
-    for run, setting, epochs in tables(runs, probe, "one_rank", "three_ranks"):
-        judge_different(run, named(setting), "epoch", enumerate(epochs))
+    judge_epochs(runs, probe, "one_rank", "three_ranks")
     for run in runs("orders"):
         for rank in run:
             told = [(setting.seed, order) for setting, order in orders(run, rank, probe, "seeds")]
             judge_different(run, "24 samples on 2 ranks in epoch 1", "seed", told)
+
+
+def judge_epochs(runs, probe, *names):
+    """No two epochs of these tables have the same order."""
+    for run, setting, epochs in tables(runs, probe, *names):
+        judge_different(run, named(setting), "epoch", enumerate(epochs))
 
 
 def judge_different(run, subject, what, orders):
@@ -262,7 +267,12 @@ def test_one_permutation(runs, probe):
     """The shuffle is over the whole data set: samples move between the ranks"""
     # 72 epochs. A sample that never reaches a rank: at most 72 · (2/3)^72 < 2e-11 for three ranks, 48 · 2^-72 for two.
     # The same groups of samples in all epochs: (2 / C(24, 12))^71, which is nothing.
-    for run, setting, epochs in tables(runs, probe, "two_ranks", "three_ranks"):
+    judge_moves(runs, probe, "two_ranks", "three_ranks")
+
+
+def judge_moves(runs, probe, *names):
+    """In these tables each rank meets every sample, and not always in the same company."""
+    for run, setting, epochs in tables(runs, probe, *names):
         for replica in range(setting.replicas):
             judge_seen(run, setting, [shards[replica] for shards in epochs], named(setting, replica))
         groups = {frozenset(frozenset(shard) for shard in shards) for shards in epochs}
@@ -284,14 +294,19 @@ def judge_seen(run, setting, epochs, who):
 
 def test_keeps_order(runs, probe):
     """Without shuffle, the data set's order is kept in every epoch"""
-    for run, setting, told in all_draws(runs, probe, "in_order"):
+    judge_rising(runs, probe, "in_order")
+    judge_unmoved(runs, probe)
+
+
+def judge_rising(runs, probe, name):
+    """In the settings of this name that do not shuffle the indices rise."""
+    for run, setting, told in all_draws(runs, probe, name):
         counts = Counter(index for answer in told for index in answer["indices"])
         for replica, answer in enumerate(told):
             drawn = answer["indices"]
             kept = [index for index in drawn if counts[index] == 1]  # which of two equal ones is padding is free
-            rising = all(left < right for left, right in pairwise(kept))
+            rising = setting.shuffle or all(left < right for left, right in pairwise(kept))
             run.expect(rising, named(setting, replica), "increasing indices, but for padding", brief(drawn))
-    judge_unmoved(runs, probe)
 
 
 def judge_unmoved(runs, probe):
@@ -308,15 +323,20 @@ def judge_unmoved(runs, probe):
 def test_drop_last(runs, probe):
     """drop_last drops the tail of the order, so that every sample is seen sooner or later"""
     # A sample that is dropped in every epoch: 11 · (3/11)^24 < 4e-13 and 5 · (1/5)^18 < 2e-12.
-    for run, setting, epochs in tables(runs, probe, "dropping_three", "dropping_one"):
+    judge_tails(runs, probe, "general", "dropping_three", "dropping_one")
+
+
+def judge_tails(runs, probe, name, *names):
+    """Of these tables no epoch leaves out what others do; of the settings of a name, with drop_last, no sample comes
+    twice, and without shuffle the first ones are kept."""
+    for run, setting, epochs in tables(runs, probe, *names):
         judge_seen(run, setting, [flat(shards) for shards in epochs], named(setting))
-    for run, setting, told in all_draws(runs, probe):
-        if setting.drop_last and not setting.shuffle:
-            drawn, kept = (
-                sorted(flat(answer["indices"] for answer in told)),
-                list(range(share(setting) * setting.replicas)),
-            )
-            run.expect(drawn == kept, named(setting), f"the first {len(kept)} samples", brief(drawn[-12:]))
+    for run, setting, told in all_draws(runs, probe, name):
+        if setting.drop_last:
+            judge_cover(run, setting, told)
+            kept, drawn = share(setting) * setting.replicas, sorted(flat(answer["indices"] for answer in told))
+            right = setting.shuffle or drawn == list(range(kept))
+            run.expect(right, named(setting), f"the first {count(kept, 'sample')}", brief(drawn[-12:]))
 
 
 # Beside other code
@@ -324,13 +344,20 @@ def test_drop_last(runs, probe):
 
 def test_global_generators(runs, probe):
     """Neither reads nor moves a global random number generator"""
+    judge_watched(runs, probe, "given", "dropping")
+
+
+def judge_watched(runs, probe, *names):
+    """The samplers of these settings, beside freshly seeded global generators."""
     for run in runs("orders"):
         for rank in run:
-            told = rank.read("global_generators", list[list[Watched | Attempt]])
-            run.expect_equal(len(told), probe.history(run.seed)[0].replicas, "the number of replicas")
-            for answers in told:
-                subjects = ["a sampler beside freshly seeded global generators"] * 3
-                judge_generators(run, *answered(run, answers, *subjects))
+            told = rank.read("global_generators", dict[str, list[list[Watched | Attempt]]])
+            for name in names:
+                setting = probe.history(run.seed)[name]
+                run.expect_equal(len(told.get(name, [])), setting.replicas, "the number of replicas")
+                for answers in told[name]:
+                    subjects = [f"{named(setting)}, beside freshly seeded global generators"] * 3
+                    judge_generators(run, *answered(run, answers, *subjects))
 
 
 def judge_generators(run, first, other, again):
@@ -345,21 +372,30 @@ def judge_generators(run, first, other, again):
     run.expect(before == drawn or before != again["indices"], subject, f"unchanged, {brief(before)}", brief(drawn))
 
 
-def test_data_loader(runs):
+def test_data_loader(runs, probe):
     """Works as a DataLoader's sampler: yields Python ints and reads no sample itself"""
+    judge_loaders(runs, probe, "given", "in_order")
+
+
+def judge_loaders(runs, probe, *names):
     for run in runs("orders"):
         for rank in run:
-            told = rank.read("loaded", list[Loaded | Attempt])
-            for answer in answered(run, told, *["a sampler in a DataLoader"] * 3):
-                judge_loaded(run, answer)
+            told = rank.read("loaded", dict[str, list[Loaded | Attempt]])
+            for name in names:
+                setting = probe.in_loaders()[name]
+                subjects = [f"{named(setting, replica)}, in a DataLoader" for replica in range(setting.replicas)]
+                for answer in answered(run, told.get(name, []), *subjects):
+                    judge_loaded(run, answer)
 
 
 def judge_loaded(run, told):
     run.expect(told["is_sampler"], "a ShardedSampler", "an instance of torch.utils.data.Sampler", "none")
-    run.expect(told["kinds"] == ["int"], "the type of the indices", "int", ", ".join(told["kinds"]))
+    run.expect(told["kinds"] == ["int"], "the type of the indices", "int", ", ".join(told["kinds"]) or "no index")
     touched = f"{told['touched']} read"
     run.expect(told["touched"] == 0, "building and iterating the sampler", "no sample read", touched)
-    wanted, sizes = [2, 2, 1], told["sizes"]  # 14 samples on 3 ranks
+    run.expect(0 <= told["drawn"] <= 2**16, "the number of indices", "some", told["drawn"])
+    pairs, one = divmod(told["drawn"], 2)
+    wanted, sizes = [2] * pairs + [1] * one, told["sizes"]
     run.expect(sizes == wanted, "the sizes of a DataLoader's batches", brief(wanted), brief(sizes))
 
 
@@ -372,3 +408,35 @@ def test_bad_rank(runs, probe):
             for (replicas, number), attempt in zip(asked, attempts, strict=True):
                 subject = f"ShardedSampler(dataset, num_replicas={replicas}, rank={number})"
                 run.expect_raised(attempt, "ValueError", subject)
+
+
+# With options left out
+
+
+def test_defaults(runs, probe):
+    """Left out, shuffle is True, seed 0 and drop_last False, and every promise holds with these as well"""
+    for run in runs("orders"):
+        for rank in run:
+            judge_calls(run, rank)
+    for run, setting, told in all_draws(runs, probe, "left_out"):
+        judge_count(run, setting, told)
+        judge_cover(run, setting, told)
+    judge_rising(runs, probe, "left_out")
+    for run in runs("orders"):
+        judge_histories(run, probe, "left_out", "epoch_left_out")
+        judge_processes(run, probe, "left_out")
+        judge_fresh(run, probe, "left_out")
+    judge_epochs(runs, probe, "short_one_rank")
+    judge_moves(runs, probe, "short_two_ranks")
+    judge_tails(runs, probe, "left_out", "short_dropping_one")
+    judge_watched(runs, probe, "left_out", "epoch_left_out")
+    judge_loaders(runs, probe, "left_out")
+
+
+def judge_calls(run, rank):
+    """What is left out means shuffle=True, seed=0, drop_last=False, and positions mean what keywords do."""
+    told = rank.read("three_calls", list[Calls | Attempt])
+    for drawn in answered(run, told, *["ShardedSampler(dataset, 3, rank)"] * 3):
+        for name, call in (("defaults", "(dataset, 3, rank)"), ("positions", "(dataset, 3, rank, True, 0, False)")):
+            subject, wanted = f"ShardedSampler{call} beside the same arguments by keyword", drawn["keywords"]
+            run.expect(drawn[name] == wanted, subject, brief(wanted), brief(drawn[name]))

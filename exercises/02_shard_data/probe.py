@@ -23,13 +23,15 @@ from grader.kit.interpreter import FreshInterpreter
 CALM_SEED = 20
 """The global generators start here in every process, except where their influence is measured."""
 FRESH = 10
-"""So many of the general settings are asked of a freshly started interpreter too."""
+"""So many of the general settings, and of those with something left out, are asked of a freshly started interpreter."""
+DEFAULTS = {"shuffle": True, "seed": 0, "drop_last": False}
 BAD_RANKS = [(3, 3), (3, 4), (3, -1), (3, -3), (1, 1), (5, 100), (0, 0), (-2, 0)]
 """(num_replicas, rank), none of which can be a rank of a training run; each is tried with 12 samples and with none."""
 
 
 class Setting(NamedTuple):
-    """One way to build a sampler. `epoch` None: set_epoch is not called."""
+    """One way to build a sampler. `epoch` None: set_epoch is not called. `short`: the constructor is not handed what
+    equals its default."""
 
     n: int
     replicas: int
@@ -37,6 +39,16 @@ class Setting(NamedTuple):
     drop_last: bool = False
     seed: int = 0
     epoch: int | None = None
+    short: bool = False
+
+    def options(self):
+        """What the constructor is handed by keyword."""
+        given = {name: getattr(self, name) for name in DEFAULTS}
+        return {name: value for name, value in given.items() if not self.short or value != DEFAULTS[name]}
+
+    def shortened(self):
+        """The same with the default seed, and with all that can be left out left out."""
+        return self._replace(seed=0, short=True)
 
 
 TABLES = {
@@ -47,6 +59,8 @@ TABLES = {
     "dropping_one": (Setting(5, 2, drop_last=True), 18),
 }
 """A setting and the number of epochs that one sampler for each replica goes through."""
+SHORT_TABLES = ("one_rank", "two_ranks", "dropping_one")
+"""Those that are asked of samplers with options left out, too."""
 
 
 # What is asked: pure functions of the seed, which the judge calls too.
@@ -55,14 +69,14 @@ TABLES = {
 def general(seed):
     """At least as many samples as replicas, divisible and not, with every pair of flags.
 
-    The first FRESH settings shuffle and pad, with 12 or 13 samples on 1 to 5 replicas; the second calls set_epoch.
+    The first FRESH settings shuffle and pad, with 12 or 13 samples on 1 to 5 replicas.
     """
     rng = values.random_for(seed, "general")
     sizes = [12, 13, rng.randrange(20, 40), rng.randrange(40, 70)]
-    epochs = [None, 0, 1, rng.randrange(2, 30)]
+    epochs = [0, 1, rng.randrange(2, 30)]
     shapes = product((True, False), (False, True), sizes, (1, 2, 3, 4, 5))
     return [
-        Setting(n, replicas, shuffle, drop_last, rng.randrange(1000), epochs[number % 4])
+        Setting(n, replicas, shuffle, drop_last, rng.randrange(1000), epochs[number % 3])
         for number, (shuffle, drop_last, n, replicas) in enumerate(shapes)
     ]
 
@@ -76,25 +90,54 @@ def small(seed):
     """Fewer samples than replicas; some need more padding than they have samples, and some have none."""
     rng = values.random_for(seed, "small")
     shapes = [(0, 1), (0, 3), (1, 2), (1, 4), (2, 3), (2, 5), (3, 8), (5, 11)]
-    flags = [(True, False), (False, False), (True, True), (False, True)]
-    return [Setting(n, N, *flag, seed=rng.randrange(1000)) for n, N in shapes for flag in flags]
+    return [
+        Setting(n, N, *flags, rng.randrange(1000), rng.randrange(30))
+        for n, N in shapes
+        for flags in product((True, False), (False, True))
+    ]
+
+
+def left_out(seed):
+    """Settings whose options are left out where they equal the defaults; set_epoch is called for half of them."""
+    rng = values.random_for(seed, "left out")
+    shapes = product((13, rng.randrange(20, 40), 2), (1, 3, 4), (True, False), (False, True))
+    settings = [Setting(*shape, epoch=rng.randrange(30)).shortened() for shape in shapes]
+    return [one if number % 8 < 4 else one._replace(epoch=None) for number, one in enumerate(settings)]
 
 
 def seeds(seed):
-    """One setting with six different seeds."""
-    return [Setting(24, 2, seed=one, epoch=1) for one in values.random_for(seed, "seeds").sample(range(1000), 6)]
+    """One setting with different seeds, 0 and 1 among them."""
+    few = [0, 1, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
+    return [Setting(24, 2, seed=one, epoch=1) for one in few]
 
 
 def history(seed):
-    """The setting whose order is asked in many ways, and another epoch to wander through."""
+    """The settings whose orders are asked in many ways, by name."""
     rng = values.random_for(seed, "history")
-    epoch, detour = rng.sample(range(1, 30), 2)
-    return Setting(rng.randrange(20, 40), 3, seed=rng.randrange(1000), epoch=epoch), detour
+    given = Setting(rng.randrange(20, 40), 3, seed=rng.randrange(1, 1000), epoch=wandering(seed)[0])
+    return {
+        "given": given,
+        "dropping": given._replace(drop_last=True),
+        "left_out": given.shortened(),
+        "epoch_left_out": given.shortened()._replace(epoch=None),
+    }
+
+
+def wandering(seed):
+    """The epoch of these settings, and another one to wander through."""
+    return values.random_for(seed, "wandering").sample(range(1, 30), 2)
 
 
 def tables(seed):
-    """A setting and a number of epochs by name."""
-    return {name: (setting._replace(seed=seeds(seed)[0].seed), epochs) for name, (setting, epochs) in TABLES.items()}
+    """A setting and a number of epochs by name: TABLES with a seed, and some with what can be left out left out."""
+    given = {name: (one._replace(seed=seeds(seed)[-1].seed), epochs) for name, (one, epochs) in TABLES.items()}
+    return given | {f"short_{name}": (TABLES[name][0].shortened(), TABLES[name][1]) for name in SHORT_TABLES}
+
+
+def in_loaders():
+    """What a DataLoader draws with, by name."""
+    given = Setting(14, 3, seed=1, epoch=1)
+    return {"given": given, "in_order": given._replace(shuffle=False), "left_out": given.shortened()}
 
 
 # Asking
@@ -117,7 +160,7 @@ class Numbers:
 
 
 def build(student, data, s, replica):
-    sampler = student.ShardedSampler(data, s.replicas, replica, shuffle=s.shuffle, seed=s.seed, drop_last=s.drop_last)
+    sampler = student.ShardedSampler(data, s.replicas, replica, **s.options())
     if s.epoch is not None:
         sampler.set_epoch(s.epoch)
     return sampler
@@ -166,6 +209,10 @@ def shards(rank, setting, ask=draw, *args, data=None):
 # The same order, asked in many ways
 
 
+WAYS = ("first", "second_pass", "abandoned_pass", "detour", "epoch_set_twice")
+EPOCH_SET_AGAIN = ("detour", "epoch_set_twice")
+
+
 def by_history(student, data, setting, replica, way, detour):
     sampler = build(student, data, setting, replica)
     if way == "second_pass":
@@ -175,7 +222,7 @@ def by_history(student, data, setting, replica, way, detour):
     if way == "detour":
         sampler.set_epoch(detour)
         indices(sampler, setting.n)
-    if way in ("detour", "epoch_set_twice"):
+    if way in EPOCH_SET_AGAIN:
         sampler.set_epoch(setting.epoch)
     return indices(sampler, setting.n)
 
@@ -191,18 +238,23 @@ def launcher_variables():
 
 
 def histories(rank):
-    setting, detour = history(rank.seed)
-    data = Numbers(setting.n)  # stays alive beside the other data set, so that their ids differ
+    """By setting and way, what each replica drew."""
+    asked, (_, detour) = history(rank.seed), wandering(rank.seed)
+    told = {name: {} for name in asked}
+    data = Numbers(asked["given"].n)  # stays alive beside the other data set, so that their ids differ
 
     def ask(way, data=data):
-        return shards(rank, setting, by_history, way, detour, data=data)
+        for name, setting in asked.items():
+            if setting.epoch is not None or way not in EPOCH_SET_AGAIN:
+                told[name][way] = shards(rank, setting, by_history, way, detour, data=data)
 
-    told = {way: ask(way) for way in ("first", "second_pass", "abandoned_pass", "detour", "epoch_set_twice")}
-    told["other_samples"] = ask("", Numbers(setting.n, offset=1000))
+    for way in WAYS:
+        ask(way)
+    ask("other_samples", Numbers(data.n, offset=1000))
     with launcher_variables():
-        told["launcher_variables"] = ask("")
+        ask("launcher_variables")
     with groups.alone():
-        told["process_group"] = ask("")
+        ask("process_group")
     return told
 
 
@@ -221,19 +273,27 @@ def three_calls(student, data, setting, replica):
 
 
 def asked_freshly(module, seed):
-    """What a fresh interpreter answers."""
-    student, answers = importlib.import_module(module), []
+    """What a fresh interpreter answers: the shards of each setting; where a default fails, None."""
+    student = importlib.import_module(module)
     seed_globals(CALM_SEED)
-    for setting in general(seed)[:FRESH]:
-        data = Numbers(setting.n)
-        answers.append([draw(student, data, setting, replica)["indices"] for replica in range(setting.replicas)])
-    return answers
+    told = {"general": [drawn_freshly(student, setting) for setting in general(seed)[:FRESH]], "left_out": []}
+    for setting in left_out(seed)[:FRESH]:
+        try:
+            told["left_out"].append(drawn_freshly(student, setting))
+        except Exception:  # which is told by the ranks, too
+            told["left_out"].append(None)
+    return told
+
+
+def drawn_freshly(student, setting):
+    data = Numbers(setting.n)
+    return [draw(student, data, setting, replica)["indices"] for replica in range(setting.replicas)]
 
 
 def is_settled(told):
     """Whether a new process can tell more: where this one disagrees with itself already, it need not be started."""
-    first = told["first"]
-    return isinstance(first[0], list) and all(answer == first for answer in told.values())
+    first = told["given"]["first"]
+    return isinstance(first[0], list) and all(answer == first for answer in told["given"].values())
 
 
 def seed_globals(seed):
@@ -263,8 +323,9 @@ def watched(student, data, setting, replica, global_seed):
 
     sampler = build(student, data, setting._replace(epoch=None), replica)
     look("while it was built")
-    sampler.set_epoch(setting.epoch)
-    look("during set_epoch")
+    if setting.epoch is not None:
+        sampler.set_epoch(setting.epoch)
+        look("during set_epoch")
     iterator = iter(sampler)
     drawn = [plain(index) for index in islice(iterator, 1)]
     look("with the first index")
@@ -274,11 +335,13 @@ def watched(student, data, setting, replica, global_seed):
 
 
 def global_generators(rank):
-    """Three draws of each replica: the global generators seeded with a, with b, and with a again."""
-    setting, _ = history(rank.seed)
-    data, starts = Numbers(setting.n), (1000 + rank.rank, 2000 + rank.rank, 1000 + rank.rank)
-    draws = [shards(rank, setting, watched, start, data=data) for start in starts]
-    return [list(of_replica) for of_replica in zip(*draws, strict=True)]
+    """By setting, three draws of each replica: the global generators seeded with a, with b, and with a again."""
+    starts, told = (1000 + rank.rank, 2000 + rank.rank, 1000 + rank.rank), {}
+    for name, setting in history(rank.seed).items():
+        data = Numbers(setting.n)
+        draws = [shards(rank, setting, watched, start, data=data) for start in starts]
+        told[name] = [list(of_replica) for of_replica in zip(*draws, strict=True)]
+    return told
 
 
 # As a DataLoader's sampler
@@ -289,13 +352,19 @@ def kind_of(value):
 
 
 def loaded(student, data, setting, replica):
-    """The sampler alone, then inside a DataLoader with batches of two."""
+    """The sampler alone, then inside a DataLoader with batches of two; as far as an endless one is followed."""
     asked_before = len(data.asked)
     sampler = build(student, data, setting, replica)
-    kinds = sorted({kind_of(index) for index in islice(iter(sampler), 4 * setting.n)})
+    kinds = [kind_of(index) for index in islice(iter(sampler), 2 * setting.n)]
     touched = len(data.asked) - asked_before
-    sizes = [len(batch) for batch in islice(DataLoader(data, batch_size=2, sampler=sampler), 4 * setting.n)]
-    return {"is_sampler": isinstance(sampler, Sampler), "kinds": kinds, "touched": touched, "sizes": sizes}
+    sizes = [len(batch) for batch in islice(DataLoader(data, batch_size=2, sampler=sampler), setting.n)]
+    return {
+        "is_sampler": isinstance(sampler, Sampler),
+        "drawn": len(kinds),
+        "kinds": sorted(set(kinds)),
+        "touched": touched,
+        "sizes": sizes,
+    }
 
 
 def bad_rank(rank, n, replicas, number):
@@ -308,12 +377,12 @@ def orders(rank):
     told = histories(rank)
     fresh = FreshInterpreter(rank, "asked_freshly", rank.seed) if rank.rank == 0 and is_settled(told) else None
     rank.record("histories", told)
-    for asked in (general, small, seeds, in_order):
+    for asked in (general, small, seeds, in_order, left_out):
         rank.record(asked.__name__, [shards(rank, setting) for setting in asked(rank.seed)])
     rank.record("three_calls", shards(rank, Setting(13, 3), three_calls))
     rank.record("bad_ranks", [bad_rank(rank, n, *each) for n in (12, 0) for each in BAD_RANKS])
     data = Numbers(14, offset=100)
-    rank.record("loaded", shards(rank, Setting(14, 3, seed=1, epoch=1), loaded, data=data))
+    rank.record("loaded", {name: shards(rank, one, loaded, data=data) for name, one in in_loaders().items()})
     rank.record("global_generators", global_generators(rank))
     asked = tables(rank.seed).items()
     rank.record("tables", {name: shards(rank, setting, draw_epochs, epochs) for name, (setting, epochs) in asked})

@@ -63,7 +63,8 @@ class ShardedSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         """One pass over this rank's share: plain Python ints in [0, len(dataset)), and len(self) of them.
 
-        Leaves the global random number generators of torch, NumPy and Python alone.
+        The global random number generators of torch, NumPy and Python are where they were whenever an index is handed
+        out, and have no influence on it.
         """
         # TODO: order the whole data set, pad or cut the order to a multiple of N, then take this rank's part.
         raise NotImplementedError("ShardedSampler.__iter__ is still to be written")
