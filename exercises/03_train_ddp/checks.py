@@ -2,7 +2,8 @@
 
 Every step is judged from what the ranks really had and saw before it: their parameters and their batches. So a wrong
 shard never fails the arithmetic, nor a wrong learning rate the shards. Two things are measured on one rank alone, where
-no other rank can disturb them, and used by the other checks: the learning rate and the number of epochs.
+no other rank can disturb them, and used by the other checks: the learning rate and the number of epochs. What options
+that are left out come to is judged last, by the same expectations.
 """
 
 import math
@@ -12,8 +13,9 @@ from itertools import chain, pairwise
 
 from torch.nn.functional import cross_entropy
 
-from grader.checks import Attempt, Tensors, TypedDict, holds, listed, places, replay
+from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, places, replay
 
+DEFAULTS = {"batch_size": 32, "lr": 0.1}
 STEPS = 4
 """A step's gradient is recovered as (before - after) / lr. So many dependent steps have room for the rounding of both
 parameters."""
@@ -43,6 +45,7 @@ class Training:
 
     def __init__(self, rank, probe):
         self.rank, self.probe, samples = rank, probe, rank.parameters["samples"]
+        self.options = DEFAULTS | rank.parameters["options"]
         self.batches = rank.read("batches", list[list[int]])
         rank.expect(self.batches, "the training", "forward and backward passes of the model", "none")
         rank.expect(all(self.batches), "the batches", "samples in each", "an empty one")
@@ -50,9 +53,8 @@ class Training:
         known = all(0 <= number < samples for number in self.drawn)
         rank.expect(known, "the inputs", "the data set's x, unchanged", "other values")
         self.states = states_of(rank, probe, "history")
-        rank.expect_equal(
-            len(self.states), len(self.batches) + 1, "states of the model, before each step and after all"
-        )
+        wanted, subject = len(self.batches) + 1, "states of the model, before each step and after all"
+        rank.expect_equal(len(self.states), wanted, subject)
 
     def used(self, rate=1.0):
         """For each step what the rank took off its parameters, divided by the learning rate."""
@@ -100,20 +102,40 @@ def states_of(rank, probe, name):
     return [rank.expect_like(state, like, "shape and dtype of the trained parameters") for state in states]
 
 
-def trained(runs, probe):
-    """The training of each rank, by run of "train"; the first run is that of one rank alone."""
-    return [[Training(rank, probe) for rank in run] for run in runs("train")]
+def alone(runs, probe, name="train"):
+    """The training of a rank that is alone."""
+    return Training(runs(f"{name}_alone")[0][0], probe)
+
+
+def together(runs, probe, name="train"):
+    """The training of each rank, by run of several ranks."""
+    return [[Training(rank, probe) for rank in run] for run in runs(name)]
+
+
+def every_training(runs, probe, name="train"):
+    return [alone(runs, probe, name), *chain(*together(runs, probe, name))]
+
+
+def every_rank(runs, name="train"):
+    return chain(*runs(f"{name}_alone"), *runs(name))
 
 
 # The basic path
 
 
+def test_trains_alone(runs, probe):
+    """One rank alone comes to its end, with training steps"""
+    alone(runs, probe)
+
+
 def test_trains(runs, probe):
-    """Every rank joins the group and trains"""
-    for training in chain(*trained(runs, probe)):
-        rank, first = training.rank, training.used()[0]
-        moved = any(change.any() for change in first.values())
-        rank.expect(moved, "the parameters", "changed by step 1", "as at the start")
+    """Several ranks come to their end, with training steps on each"""
+    together(runs, probe)
+
+
+def test_joins(runs):
+    """Every rank is in the process group while it trains"""
+    for rank in every_rank(runs):
         group, wanted = rank.read("group", places.Group | None), f"rank {rank.rank} of {rank.world_size}"
         seen = f"rank {group['rank']} of {group['world_size']}" if group else "no process group"
         rank.expect(seen == wanted, "the group while training", wanted, seen)
@@ -121,7 +143,7 @@ def test_trains(runs, probe):
 
 def test_rendezvous(runs):
     """The ranks meet at MASTER_ADDR and MASTER_PORT, or at a default where these are missing"""
-    for rank in chain(*runs("train")):
+    for rank in every_rank(runs):
         wanted, group = rank.read("given", str), rank.read("group", places.Group | None)
         seen, subject = group and group["meeting"], "MASTER_ADDR:MASTER_PORT of the group"
         rank.expect(seen in (wanted, None), subject, f"{wanted}, as in the environment", seen)
@@ -144,11 +166,15 @@ def expect_default_place(rank):
 
 def test_plain_sgd(runs, probe):
     """On one rank every step is plain SGD on the mean cross-entropy"""
-    (alone,), *_ = trained(runs, probe)
-    gradients, used = alone.gradients(), alone.used(alone.rate() or alone.rank.parameters["options"]["lr"])
+    expect_plain_steps(alone(runs, probe))
+
+
+def expect_plain_steps(training):
+    """Each step of a rank that is alone, at whatever rate explains them all, else at that which was asked for."""
+    gradients, used = training.gradients(), training.used(training.rate() or training.options["lr"])
     for step, own in enumerate(gradients):
-        explain = partial(mistakes_on_one_rank, alone, gradients[: step + 1], used[step])
-        expect_step(alone, step, used[step], own, explain)
+        explain = partial(mistakes_on_one_rank, training, gradients[: step + 1], used[step])
+        expect_step(training, step, used[step], own, explain)
 
 
 def mistakes_on_one_rank(training, gradients, used):
@@ -175,7 +201,7 @@ def expect_step(training, step, used, wanted, explain):
 
 def test_starts_from_rank_0(runs, probe):
     """All replicas start from rank 0's model, buffers included"""
-    for run in trained(runs, probe):
+    for run in [[alone(runs, probe)], *together(runs, probe)]:
         wanted = initial_state(run[0].rank, run[0].states[0], probe)
         for training in run:
             rank, built = training.rank, states_of(training.rank, probe, "built")
@@ -196,17 +222,22 @@ def initial_state(rank, used, probe):
 
 def test_same_as_one_process(runs, probe):
     """Every step is the step of one process on all ranks' batches"""
-    (alone,), *together = trained(runs, probe)
-    rate = alone.rate() or alone.rank.parameters["options"]["lr"]
-    for run in together:
-        used = [training.used(rate) for training in run]
-        for step, ours in enumerate(zip(*(training.gradients() for training in run), strict=False)):
-            mean = replay.mean(ours)
-            for number in reversed(range(len(run))):  # rank 0's own gradient is the least telling
-                explain = partial(mistakes_together, ours[number], ours[0])
-                expect_step(run[number], step, used[number][step], mean, explain)
-    for run, training in zip(runs("train")[1:], together, strict=True):
-        expect_exchange(run, training[0])
+    one, several = alone(runs, probe), together(runs, probe)
+    for trainings in several:
+        expect_mean_steps(trainings, one)
+    for run, (training, *_) in zip(runs("train"), several, strict=True):
+        expect_exchange(run, training)
+
+
+def expect_mean_steps(run, one):
+    """Each step of several ranks, at the rate that the rank alone has used."""
+    rate = one.rate() or one.options["lr"]
+    used = [training.used(rate) for training in run]
+    for step, ours in enumerate(zip(*(training.gradients() for training in run), strict=False)):
+        mean = replay.mean(ours)
+        for number in reversed(range(len(run))):  # rank 0's own gradient is the least telling
+            explain = partial(mistakes_together, run[number].rank, ours[number], ours[0], mean, rate)
+            expect_step(run[number], step, used[number][step], mean, explain)
 
 
 def expect_exchange(run, training):
@@ -215,69 +246,94 @@ def expect_exchange(run, training):
     run.expect_moved(len(training.batches) * (run.world_size - 1) * size / 4)
 
 
-def mistakes_together(own, of_rank_0):
+def mistakes_together(rank, own, of_rank_0, mean, rate):
+    """What would have been applied, had the student made a well-known mistake. Times as much is a sum or another rate:
+    the optimizer's own rate tells which, where it is one of torch's."""
+    told, times = rank.read("rates", list[float]), rank.world_size
+    as_sum = f"world_size ({times}) times the mean: the gradients' sum, or lr times world_size"
+    factors = {as_sum: times} if not told else {}
+    for lr in told:
+        if math.isfinite(lr / rate) and abs(lr / rate - 1) > 1e-6:
+            why = ", which is lr times world_size" if abs(lr / rate - times) < 1e-6 else ""
+            factors[f"the mean, but at a learning rate of {lr:g} and not {rate:g}{why}"] = lr / rate
     return {
         "the gradient of this rank's own batch, not the mean over the ranks": own,
         "the gradient of rank 0's batch alone": of_rank_0,
+        **{text: replay.combined([mean], [factor]) for text, factor in factors.items()},
     }
 
 
 def test_replicas_identical(runs, probe):
     """The replicas are bit-identical before every step and at the end"""
-    for run in runs("train")[1:]:
-        histories = [Training(rank, probe).states for rank in run]
-        for step, states in enumerate(zip(*histories, strict=False)):
-            when = f"before step {step + 1}" if step + 1 < len(histories[0]) else "at the end"
-            run.expect_identical(dict(enumerate(states)), f"the replicas {when}:")
+    for run, trainings in zip(runs("train"), together(runs, probe), strict=True):
+        expect_replicas(run, trainings)
+
+
+def expect_replicas(run, trainings):
+    histories = [training.states for training in trainings]
+    for step, states in enumerate(zip(*histories, strict=False)):
+        when = f"before step {step + 1}" if step + 1 < len(histories[0]) else "at the end"
+        run.expect_identical(dict(enumerate(states)), f"the replicas {when}:")
 
 
 # The arguments and the data
 
 
 def test_arguments(runs, probe):
-    """epochs, batch_size and lr are honoured, and so are their defaults"""
-    (alone,), *_ = every = trained(runs, probe)
-    defaults = Training(runs("defaults")[0][0], probe)
-    options, epochs = alone.rank.parameters["options"], alone.rank.parameters["epochs"]
-    alone.rank.expect_equal(alone.epochs_made(), epochs, "the number of epochs")
-    expect_rate(alone, options["lr"], "the learning rate")
-    expect_rate(defaults, 0.1, "the learning rate where none is given")
-    for training in chain(*every):
-        expect_batches(training, options["batch_size"], "the batch sizes")
-    expect_batches(defaults, 32, "the batch sizes where batch_size is not given")
+    """epochs and batch_size are honoured"""
+    expect_epochs(alone(runs, probe))
+    for training in every_training(runs, probe):
+        expect_batches(training)
 
 
-def expect_rate(training, wanted, subject):
-    """Where no single rate explains the steps, `plain_sgd` says so."""
-    rate = training.rate()
-    if rate is not None:
-        training.rank.expect_close(rate, wanted, subject, steps=STEPS, world_size=None)
+def test_learning_rate(runs, probe):
+    """lr is the learning rate"""
+    expect_rate(alone(runs, probe))
 
 
-def expect_batches(training, batch_size, subject):
+def expect_epochs(training):
+    epochs = training.rank.parameters["epochs"]
+    training.rank.expect_equal(training.epochs_made(), epochs, "the number of epochs")
+
+
+def expect_rate(training):
+    """Of a rank that is alone."""
+    rate, wanted = training.rate(), training.options["lr"]
+    training.rank.expect(rate is not None, "the learning rate", wanted, "none that explains the steps")
+    training.rank.expect_close(rate, wanted, "the learning rate", steps=STEPS, world_size=None)
+
+
+def expect_batches(training):
     """No batch is larger than `batch_size`, and at most one an epoch is smaller."""
     rank, sizes = training.rank, [len(batch) for batch in training.batches]
+    batch_size = training.options["batch_size"]
     right = max(sizes) <= batch_size and sum(size < batch_size for size in sizes) <= rank.parameters["epochs"]
-    rank.expect(right, subject, f"{batch_size} apart from the last of an epoch", listed(sizes))
+    rank.expect(right, "the batch sizes", f"{batch_size} apart from the last of an epoch", listed(sizes))
 
 
 def test_every_sample(runs, probe):
     """Every epoch uses every sample, the short last batch included"""
-    (alone,), *_ = every = trained(runs, probe)
-    for run, trainings in zip(runs("train"), every, strict=True):
-        everything = set(range(run.parameters["samples"]))
-        by_rank = [training.epochs(alone.epochs_made()) for training in trainings]
-        for epoch, parts in enumerate(zip(*by_rank, strict=True)):
-            missed = sorted(everything.difference(*parts))
-            wanted, seen = f"all {len(everything)} samples", f"{len(missed)} left out (number {listed(missed)})"
-            run.expect(not missed, f"the union of the shards in epoch {epoch + 1}", wanted, seen)
+    epochs = alone(runs, probe).epochs_made()
+    for trainings in [[alone(runs, probe)], *together(runs, probe)]:
+        expect_all_used(trainings, epochs)
+
+
+def expect_all_used(trainings, epochs):
+    first = trainings[0].rank
+    everything = set(range(first.parameters["samples"]))
+    by_rank = [training.epochs(epochs) for training in trainings]
+    for epoch, parts in enumerate(zip(*by_rank, strict=True)):
+        missed = sorted(everything.difference(*parts))
+        wanted, seen = f"all {len(everything)} samples", f"{len(missed)} left out (number {listed(missed)})"
+        subject, ranks = f"the union of the shards in epoch {epoch + 1}", range(len(trainings))
+        first.expect(not missed, subject, wanted, seen, ranks=ranks if len(trainings) > 1 else None)
 
 
 def test_shards(runs, probe):
     """Every rank draws its equal share, with as little repetition as possible"""
-    (alone,), *together = trained(runs, probe)
-    for training in chain(*together):
-        expect_shares(training, alone.epochs_made())
+    epochs = alone(runs, probe).epochs_made()
+    for training in chain(*together(runs, probe)):
+        expect_shares(training, epochs)
     tiny = [Training(rank, probe) for rank in runs("tiny")[0]]
     for training in tiny:
         expect_shares(training, len(tiny[0].batches))  # one sample fits into one batch
@@ -293,13 +349,16 @@ def expect_shares(training, epochs):
 
 def test_reshuffles(runs, probe):
     """The whole data set is reshuffled in every epoch"""
-    (alone,), *_ = every = trained(runs, probe)
-    epochs = alone.epochs_made()
-    for epoch, order in enumerate(alone.epochs(epochs)):
-        subject, seen = f"the samples of epoch {epoch + 1}", "in the data set's order"
-        alone.rank.expect(order != sorted(order), subject, "shuffled", seen)
-    for training in chain(*every):
+    epochs = alone(runs, probe).epochs_made()
+    expect_shuffled(alone(runs, probe), epochs)
+    for training in every_training(runs, probe):
         expect_new_samples(training.rank, training.epochs(epochs))
+
+
+def expect_shuffled(training, epochs):
+    for epoch, order in enumerate(training.epochs(epochs)):
+        subject, seen = f"the samples of epoch {epoch + 1}", "in the data set's order"
+        training.rank.expect(order != sorted(order), subject, "shuffled", seen)
 
 
 def expect_new_samples(rank, orders):
@@ -315,16 +374,19 @@ def expect_new_samples(rank, orders):
 
 def test_returns_model(runs):
     """Every rank returns the trained model itself"""
-    subject = "what train_ddp returned"
-    for rank in chain(*runs("train")):
-        returned = rank.read("returned", Returned)
-        rank.expect(returned["exact"], subject, "a Classifier, as model_class() makes it", returned["type"])
-        rank.expect(returned["trained"], subject, "the model that was trained", "another object of its class")
+    for rank in every_rank(runs):
+        expect_model(rank)
+
+
+def expect_model(rank):
+    returned, subject = rank.read("returned", Returned), "what train_ddp returned"
+    rank.expect(returned["exact"], subject, "a Classifier, as model_class() makes it", returned["type"])
+    rank.expect(returned["trained"], subject, "the model that was trained", "another object of its class")
 
 
 def test_checkpoint(runs, probe):
     """The checkpoint loads into a bare model and holds the trained values"""
-    for training in [run[0] for run in trained(runs, probe)]:
+    for training in [alone(runs, probe), *(run[0] for run in together(runs, probe))]:
         rank, start, final = training.rank, training.states[0], training.states[-1]
         data, missing = rank.read("checkpoint", bytes | None), "a file at checkpoint_path"
         content = rank.expect_loads(data, "rank 0's checkpoint", missing=missing)
@@ -336,16 +398,19 @@ def by_name(state):
 
 
 def test_rank_0_alone(runs, probe):
-    """Rank 0 alone writes the checkpoint, and only when asked"""
-    for rank in chain(*runs("train"), *runs("defaults")):
-        wanted = [probe.CHECKPOINT] if rank.parameters["checkpoint"] and rank.rank == 0 else []
-        found = rank.read("files", list[str]) + rank.read("strays", list[str])
-        rank.expect(found == wanted, "the checkpoint files", listed(wanted) or "none", listed(found) or "none")
+    """Rank 0 alone writes the checkpoint, where it is asked to"""
+    for rank in every_rank(runs):
+        expect_files(rank, [probe.CHECKPOINT] if rank.rank == 0 else [])
+
+
+def expect_files(rank, wanted):
+    found = rank.read("files", list[str]) + rank.read("strays", list[str])
+    rank.expect(found == wanted, "the checkpoint files", listed(wanted) or "none", listed(found) or "none")
 
 
 def test_leaves_group(runs):
     """The group is gone when the function returns"""
-    for rank in chain(*runs("train")):
+    for rank in every_rank(runs):
         expect_left(rank, rank.read("left", bool), "after training")
 
 
@@ -353,11 +418,14 @@ def expect_left(rank, left, when):
     rank.expect(left, f"the group {when}", "no process group", "it is still there")
 
 
+# Errors
+
+
 def test_errors(runs):
     """Exceptions reach the caller, and the group is left then too"""
     for rank in chain(*runs("alone")):
-        expect_passed_on(rank, "building", "this model cannot be built", "after model_class() raised")
-    for rank in chain(*runs("stumble")):
+        expect_passed_on(rank, "unbuildable", "this model cannot be built", "after model_class() raised")
+    for rank in chain(*runs("stumble", recorded=["step", "again"])):
         expect_passed_on(rank, "step", "the second step stumbles", "after the model raised in step 2")
         again, subject, wanted = rank.read("again", Call), "another call in the same process", "training as usual"
         rank.expect_success(again, subject, expected=wanted)
@@ -372,6 +440,56 @@ def expect_passed_on(rank, name, message, when):
     expect_left(rank, call["left"], when)
 
 
+PLACES = {
+    "building": ("model_class() raised", "this model cannot be built"),
+    "counting": ("len(data) raised", "these samples cannot be counted"),
+    "reading": ("a sample of the second batch raised", "this sample cannot be read"),
+    "saving": ("checkpoint_path could not be written to", ""),
+}
+"""Where one rank alone stumbles, and what it hears there."""
+
+
+def test_one_rank_fails(runs, probe):
+    """Where one rank alone fails it waits for no other, and gets its own exception"""
+    for run in runs("stumble", finished=False):
+        for name, culprit in probe.ALONE.items():
+            where, message = PLACES[name]
+            when = f"where {where} on rank {culprit} alone"
+            expect_over(run, name, when)
+            expect_own(run[culprit], name, message, when)
+            for rank in run:
+                expect_left(rank, rank.read(name, Call)["left"], when)
+        run.require_finished()
+
+
+def expect_over(run, name, when):
+    """Each rank has come back from this call. The others may have heard of a lost connection, or of nothing."""
+    if all(name in rank for rank in run):
+        return
+    try:
+        run.require_finished()
+    except CheckFailed as stuck:
+        hint = "The others do not know that a rank failed: they are in the collectives of their next step."
+        wanted, told = "that rank's exception, without waiting for others", "no return"
+        staged = f"train_ddp {when}"
+        try:
+            run.fail(staged, expected=wanted, actual=told, hint=hint)
+        except CheckFailed as failed:
+            raise CheckFailed((*failed.findings, *stuck.findings)) from None
+
+
+def expect_own(rank, name, message, when):
+    """What was raised is the rank's own exception. It may not have come to the staged fault, if others did the work."""
+    call, subject = rank.read(name, Call), f"the exception {when}"
+    if name == "saving":  # by whichever call it is written
+        raised = call["raised"]
+        own = "no-folder" in call["message"] or (raised and "RuntimeError" not in raised)
+        rank.expect(own, subject, "what writing raises", f"{(raised or ['none'])[0]}: {call['message']}"[:200])
+    elif call["raised"] or not call["steps"]:
+        rank.expect_raised(call, "Stumble", subject)
+        rank.expect(message in call["message"], subject, f"Stumble: {message}", call["message"][:200])
+
+
 def test_no_epochs(runs, probe):
     """epochs=0 gives rank 0's initial model and saves it"""
     for run in runs("no_epochs"):
@@ -382,3 +500,30 @@ def test_no_epochs(runs, probe):
             rank.expect_close(finals[rank.rank], wanted, "the model after 0 epochs:", budget=2)
         saved, subject = run[0].read("checkpoint", bytes | None) is not None, "rank 0's checkpoint after 0 epochs"
         run[0].expect(saved, subject, "a file at checkpoint_path", "there is none")
+
+
+# What options that are left out come to
+
+
+def test_defaults(runs, probe):
+    """Left out, batch_size is 32, lr 0.1 and checkpoint_path None, and all of the above holds"""
+    one, run = alone(runs, probe, "defaults"), runs("defaults")[0]
+    (several,) = together(runs, probe, "defaults")
+    expect_epochs(one)
+    for training in (one, *several):
+        expect_batches(training)
+    expect_plain_steps(one)
+    expect_rate(one)
+    expect_mean_steps(several, one)
+    expect_replicas(run, several)
+    epochs = one.rank.parameters["epochs"]
+    expect_shuffled(one, epochs)
+    for trainings in ([one], several):
+        expect_all_used(trainings, epochs)
+        for training in trainings:
+            expect_shares(training, epochs)
+            expect_new_samples(training.rank, training.epochs(epochs))
+    for rank in every_rank(runs, "defaults"):
+        expect_files(rank, [])
+        expect_model(rank)
+        expect_left(rank, rank.read("left", bool), "after training")

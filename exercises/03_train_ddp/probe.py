@@ -13,20 +13,27 @@ import socket
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from grader.kit import groups, meeting, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
-ROWS = 64
+SHAPE = {"features": FEATURES, "classes": CLASSES}
+ROWS = 128
 """So many samples are shifted each in its own way, as many as any case has."""
 CHECKPOINT = "checkpoint.pt"
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
+NO_FOLDER = "no-folder"
+"""A file of this name stands where the checkpoint's folder should be, so that nothing can be written there."""
+ALONE = {"building": 1, "counting": 0, "reading": 1, "saving": 0}
+"""Where one rank alone stumbles, before, between and after the collectives, and which one: in model_class(), in
+len(data), over a sample of its second batch, over the checkpoint."""
 
 
 def data_of(seed, samples):
     """The data set of a run."""
-    return spies.NumberedData(samples, seed, features=FEATURES, classes=CLASSES)
+    return spies.NumberedData(samples, seed, **SHAPE)
 
 
 def initial_values(secret, number, like):
@@ -71,7 +78,7 @@ class Classifier(spies.FunctionalModel):
 
 
 class Stumble(Exception):
-    """What the two models below raise."""
+    """What the models and the data below raise."""
 
 
 class Stumbler(Classifier):
@@ -94,14 +101,33 @@ class Unbuildable(Classifier):
         raise Stumble("this model cannot be built")
 
 
+class Uncountable(spies.NumberedData):
+    """Cannot tell how many samples there are."""
+
+    def __len__(self):
+        raise Stumble("these samples cannot be counted")
+
+
+class Unreadable(spies.NumberedData):
+    """Raises when the second batch is read."""
+
+    reads = 0
+
+    def __getitem__(self, index):
+        self.reads += 1
+        if self.reads == 4:
+            raise Stumble("this sample cannot be read")
+        return super().__getitem__(index)
+
+
 class Notes(spies.StepNotes):
     """What one call of `train_ddp` did with the spy in this process: its steps, the models built and their first
-    values, and the group during the first step (`seen`)."""
+    values, the group during the first step (`seen`), and the learning rates of torch's optimizers."""
 
     def __init__(self, rank):
         super().__init__(at_first=groups.default_group)
         self.secret = rank.secret
-        self.models, self.built = [], []
+        self.models, self.built, self.rates = [], [], set()
 
     def constructed(self, model):
         tensors = model.tensors()
@@ -112,6 +138,10 @@ class Notes(spies.StepNotes):
 
     def shifts(self, inputs):
         return shifts(self.secret, inputs)
+
+    def stepping(self, optimizer, *_):
+        """Hears of every step of one of torch's optimizers."""
+        self.rates.update(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
 
 
 def watch(rank):
@@ -133,6 +163,7 @@ def train(rank):
         options["checkpoint_path"] = folder / CHECKPOINT
     data = data_of(rank.seed, parameters["samples"])
     function, notes = rank.student.train_ddp, watch(rank)
+    register_optimizer_step_pre_hook(notes.stepping)
     rank.record("given", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
     returned = function(rank.rank, rank.world_size, Classifier, data, parameters["epochs"], **options)
     rank.record("left", not dist.is_initialized())
@@ -149,6 +180,7 @@ def record_training(rank, notes, returned):
     rank.record("batches", notes.batches)
     rank.record("history", [*notes.states, model.state() if model is not None else {}])
     rank.record("built", notes.built)
+    rank.record("rates", sorted(notes.rates))
     rank.record("returned", {"type": type(returned).__name__, "exact": exact, "trained": returned is notes.trained})
 
 
@@ -170,10 +202,32 @@ def strays(scratch, folder):
 
 
 def stumble(rank):
-    """Two calls in one process: first of a model that raises in its second step, on every rank alike, and then of one
-    that works."""
+    """Several calls in one process: of a model that raises in its second step on every rank alike, of one that works,
+    and calls in which one rank alone stumbles while the others go on."""
+    joined = []
+    stores.stand_in_for_stores(lambda options: joined.append(options) or {})
     for call, model_class in {"step": Stumbler, "again": Classifier}.items():
         attempt(rank, call, model_class)
+        leave(rank, call)
+    for call, culprit in ALONE.items():
+        joined.clear()
+        raised = attempt(rank, call, **(staged_for(rank, call) if rank.rank == culprit or call == "saving" else {}))
+        if raised and not joined:  # the others still wait for it, so it is started again, as a launcher would
+            raised = attempt(rank, f"{call}_again")
+        if raised or (call == "saving" and rank.rank):
+            groups.hang_up()  # as if the process had ended; the group itself is let go of when all have come back
+        leave(rank, call)
+
+
+def staged_for(rank, call):
+    """What the rank is handed that stumbles."""
+    samples = rank.parameters["samples"]
+    if call == "building":
+        return {"model_class": Unbuildable}
+    if call in ("counting", "reading"):
+        return {"data": (Uncountable if call == "counting" else Unreadable)(samples, rank.seed, **SHAPE)}
+    (rank.scratch / NO_FOLDER).touch()
+    return {"checkpoint_path": rank.scratch / NO_FOLDER / CHECKPOINT}
 
 
 def alone(rank):
@@ -188,21 +242,23 @@ def alone(rank):
 
     stores.stand_in_for_stores(place)
     rank.record("host", socket.gethostname())
-    attempt(rank, "unplaced", Classifier)
+    attempt(rank, "unplaced")
     rank.record("asked", asked)
+    leave(rank, "unplaced")
     os.environ.setdefault("MASTER_ADDR", "localhost")
-    attempt(rank, "building", Unbuildable)
+    attempt(rank, "unbuildable", Unbuildable)
 
 
-def attempt(rank, call, model_class):
-    """One call of `train_ddp` that may raise; all is made ready for the next."""
-    function, data = rank.student.train_ddp, data_of(rank.seed, rank.parameters["samples"])
-    notes = watch(rank)
+def attempt(rank, call, model_class=Classifier, data=None, **options):
+    """One call of `train_ddp` that may raise. Whether it did."""
+    data = data_of(rank.seed, rank.parameters["samples"]) if data is None else data
+    function, notes = rank.student.train_ddp, watch(rank)
     arguments = (rank.rank, rank.world_size, model_class, data, rank.parameters["epochs"])
-    outcome = rank.attempt(function, *arguments, **rank.parameters["options"])
+    outcome = rank.attempt(function, *arguments, **rank.parameters["options"], **options)
     rank.record(call, {**outcome.described(), "left": not dist.is_initialized(), "steps": len(notes.batches)})
-    del outcome  # its traceback keeps the student's local variables alive
-    leave(rank, call)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return outcome.error is not None  # its traceback, which ends here, keeps the student's local variables alive
 
 
 def leave(rank, call):
@@ -210,8 +266,6 @@ def leave(rank, call):
 
     That call meets at another port: something that still holds the old group keeps its store alive, old keys included.
     """
-    if dist.is_initialized():
-        dist.destroy_process_group()
     meeting.meet(rank, f"{call}-returned")
     rank.release_group()
     port = stores.reserved_port() if rank.rank == 0 else None

@@ -35,7 +35,8 @@ def train_ddp(
     Returns:
         The trained model itself, an instance of `model_class` and not a wrapper, on every rank.
 
-    Whatever training raises reaches the caller, and the process group is left in any case.
+    Whatever is raised on this rank reaches the caller without waiting for other ranks, and the process group is left in
+    any case.
     """
     # TODO 1: join the process group (exercise 01). MASTER_ADDR and MASTER_PORT: the environment's, else your defaults.
     # TODO 2: build the model on this rank's device. How do all ranks get rank 0's initial values?

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import psutil
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -53,6 +56,15 @@ def all_agree(vote: object) -> bool:
     votes = torch.tensor(float(bool(vote)))
     dist.all_reduce(votes, dist.ReduceOp.MIN)
     return bool(votes)
+
+
+def hang_up() -> None:
+    """End all connections of this process, as the system does when a process ends: whoever waits for it hears of it at
+    once, whatever still holds the group here."""
+    for one in psutil.Process().net_connections("tcp"):
+        if one.status == psutil.CONN_ESTABLISHED:
+            with suppress(OSError), socket.socket(fileno=os.dup(one.fd)) as connection:  # else it is closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def default_group() -> dict[str, Any] | None:
