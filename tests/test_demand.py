@@ -91,7 +91,6 @@ def test_an_endless_loop_costs_one_deadline(exercise: Exercise, jobs: int) -> No
         verdicts = judge(exercise, SUBMISSION, runner)
     assert [one.outcome for one in verdicts] == [Outcome.FAILED, Outcome.BLOCKED, Outcome.PASSED]
     assert [run.case.id for run in runner.finished()] == ["import[1]", "sum[1]", "bad[1]"]
-    assert session.off.is_set() or jobs == 1, "the run that was under way did not go on to its deadline"
 
 
 def test_without_a_failure_every_case_is_run(exercise: Exercise) -> None:
