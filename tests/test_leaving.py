@@ -148,7 +148,9 @@ def test_a_command_that_starts_ends_with_its_window(root: Path, command: str, ho
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize(("words", "text"), [(("interview", "--questions", "0"), "left]"), (("quiz",), "Your answer")])
+@pytest.mark.parametrize(
+    ("words", "text"), [(("interview", "--new", "--questions", "0"), "left]"), (("quiz",), "Your answer")]
+)
 def test_a_dialogue_ends_with_its_window(root: Path, words: tuple[str, ...], text: str, how: str) -> None:
     """While it waits for a line."""
     (root / "quizzes").symlink_to(Path(__file__).resolve().parents[1] / "quizzes")

@@ -132,7 +132,11 @@ def main(
                 files.append(Path(folder, one.name, exercise.file))
                 files[-1].parent.mkdir()
                 files[-1].write_bytes(one.source)
-            grades = [one for level in levels or CHOICES for one in campaign(name, files, times, seed, level)]
+            grades = []
+            for one in (one for level in levels or CHOICES for one in campaign(name, files, times, seed, level)):
+                grades.append(one)
+                where = f"{one.level}, {'beside others' if one.beside else 'alone'}"
+                click.echo(f"  {one.name}: {one.score:g} ({where}, {one.seconds:.0f} s)", err=True)
         told = [*differences(grades)]
         click.echo("".join(f"  {line}\n" for line in told), nl=False)
         seconds = time.monotonic() - start
