@@ -115,6 +115,7 @@ def root(tmp_path: Path) -> Path:
 
 
 HOW = ["window closed", "SIGTERM"]
+DIALOGUES = [(("interview", "--new", "--questions", "0"), "left]"), (("quiz",), "Your answer")]
 RANKS = {"watch": 5, "grade": 4}
 """How many processes stand below a command when its ranks run: the worker, bubblewrap's, the host, the supervisor."""
 
