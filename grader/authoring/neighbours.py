@@ -46,6 +46,10 @@ class Grade:
     seconds: float
 
     @property
+    def where(self) -> str:
+        return f"{self.level}, {'beside others' if self.beside else 'alone'}"
+
+    @property
     def came_to(self) -> tuple[tuple[str, ...], float]:
         return self.outcomes, self.score
 
@@ -109,8 +113,7 @@ def differences(grades: Iterable[Grade]) -> Iterator[str]:
         for other in all_of_it[1:]:
             if other.came_to != first.came_to:
                 changed = sorted(set(other.outcomes) ^ set(first.outcomes))
-                where = f"{other.level}, {'beside others' if other.beside else 'alone'}"
-                yield f"{name}: {other.score:g} instead of {first.score:g} ({where}): {', '.join(changed)}"
+                yield f"{name}: {other.score:g} instead of {first.score:g} ({other.where}): {', '.join(changed)}"
 
 
 @click.command(help=__doc__)
@@ -132,11 +135,11 @@ def main(
                 files.append(Path(folder, one.name, exercise.file))
                 files[-1].parent.mkdir()
                 files[-1].write_bytes(one.source)
-            grades = []
-            for one in (one for level in levels or CHOICES for one in campaign(name, files, times, seed, level)):
-                grades.append(one)
-                where = f"{one.level}, {'beside others' if one.beside else 'alone'}"
-                click.echo(f"  {one.name}: {one.score:g} ({where}, {one.seconds:.0f} s)", err=True)
+            grades: list[Grade] = []
+            for level in levels or CHOICES:
+                for made in campaign(name, files, times, seed, level):
+                    grades.append(made)
+                    click.echo(f"  {made.name}: {made.score:g} ({made.where}, {made.seconds:.0f} s)", err=True)
         told = [*differences(grades)]
         click.echo("".join(f"  {line}\n" for line in told), nl=False)
         seconds = time.monotonic() - start
