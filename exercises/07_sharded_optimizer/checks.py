@@ -79,14 +79,9 @@ def judged(runs, probe, family, part, recorded, after=()):
 def expect_done(rank, part):
     """A part on one rank came to its end. Its notes say what was handed in."""
     outcome = rank.read(f"{part} alone", Attempt)
-    said = outcome["said"].replace("\n", "; ")[:300]
-    rank.expect(
-        not outcome["raised"],
-        DONE[part],
-        "no exception",
-        f"{[*outcome['raised'], ''][0]}: {said}",
-        line=outcome["line"],
-    )
+    said = "; ".join(filter(None, outcome["said"].splitlines()))[:300]
+    seen = ": ".join(filter(None, [*outcome["raised"][:1], said]))
+    rank.expect(not outcome["raised"], DONE[part], "no exception", seen, line=outcome["line"])
 
 
 def fixed(options):
