@@ -118,6 +118,30 @@ def test_what_cannot_be_read_is_asked_for_again(typed):
     assert found.correctness is Correctness.UNREADABLE and found.message
 
 
+@pytest.mark.parametrize(
+    "typed, value",
+    [
+        ("4*8*24", 768),
+        ("4 x 8 × 24 messages", 768),
+        ("1,500*2", 3000),
+        ("120000/(8*5*6)", 500),
+        ("2 * (8-1) / 8 * 4", 7),
+        ("3*10^-1", 0.3),
+        ("3x10^4", 30000),
+    ],
+)
+def test_arithmetic_is_a_number(typed, value):
+    """As one types it who has not reached for a calculator."""
+    found = answers.parse(typed)
+    assert isinstance(found, Typed) and found.number == pytest.approx(value)
+
+
+@pytest.mark.parametrize("typed", ["2-3 ms", "9^9^9^9^9", "1/0*3", "((2*3)", "5*(", "__import__('os')*2*2"])
+def test_what_is_no_arithmetic_is_asked_for_again(typed):
+    """A range is no number, and nothing that is typed is run."""
+    assert MB.judge(typed).correctness is Correctness.UNREADABLE
+
+
 def test_a_unit_that_is_not_shown_has_to_be_said():
     hidden = replace(MB, unit_shown=False)
     assert hidden.judge("96").correctness is Correctness.UNREADABLE

@@ -65,12 +65,20 @@ def test_options_stand_in_an_order_that_the_seed_decides():
 def test_a_number_is_judged_with_its_unit_and_its_calculation_is_shown():
     _, person, _ = held([bank(number())], "about 0.096 GB")
     assert "Your answer, in MB" in person.page and "Right." in person.page
-    assert "Calculation: 96 * MB = 96 MB" in person.page
+    assert "Calculation: 96 MB = 96 MB" in person.page
 
 
-def test_a_wrong_unit_and_a_slip_of_scale_are_told():
-    _, person, _ = held([bank(number())], "96 ms", "96 GB")
-    assert "ms is a time" in person.page and "1 GB is 1000 times 1 MB" in person.page
+def test_a_calculation_is_shown_in_numbers_as_one_writes_them():
+    asked = number(calculation="2 * (8 - 1) / 8 * 2 * GB / (100 * Gbit / s)", formula="all_reduce_seconds(1 * B, 8)")
+    _, person, _ = held([bank(asked)], "96")
+    assert "Calculation: 2 × (8 - 1) / 8 × 2 GB / (100 Gbit/s) = 96 MB" in person.page
+    assert "all_reduce_seconds" not in person.page
+
+
+def test_a_wrong_unit_is_asked_again_and_a_slip_of_scale_is_told():
+    summary, person, _ = held([bank(number())], "96 ms", "96 MB")
+    assert "ms is a time" in person.page and (summary.asked, summary.right) == (1, 1)
+    assert "1 GB is 1000 times 1 MB" in held([bank(number())], "96 GB")[1].page
 
 
 def test_what_cannot_be_read_is_asked_again_and_costs_nothing():
@@ -86,17 +94,17 @@ def test_a_hint_rules_out_a_wrong_option_and_makes_the_answer_count_less():
 
 def test_a_questions_own_hint_goes_first_and_a_number_tells_what_is_given():
     assert "Hint: think" in held([bank(choice(hint="think"))], "?", RIGHT)[1].page
-    calculated = number(calculation="all_reduce_seconds(2 * GB, 16, 100 * Gbit / s, latency=5 * us) + 0 * s")
+    calculated = number(formula="all_reduce_seconds(2 * GB, 16, 100 * Gbit / s, latency=5 * us) + 0 * s")
     assert "Hint: what is given is 2 GB, 16, 100 Gbit/s, 5 us." in held([bank(calculated)], "?", "96")[1].page
     assert "Hint: write down each quantity with its unit." in held([bank(number())], "?", "96")[1].page
 
 
 def test_a_hint_names_the_formulas_only_where_the_exercise_is_that_asks_for_them():
-    asked = number(calculation="all_reduce_bytes(96 * MB, 2)")
+    asked = number(formula="all_reduce_bytes(96 * MB, 2)")
     there, elsewhere = (held([bank(asked.placed(numbers))], "?", "96")[1].page for numbers in (["19"], ["03"]))
     assert "Hint: all_reduce_bytes of exercise 19." in there
     assert "Hint: what is given is 96 MB, 2." in elsewhere and "exercise" not in elsewhere
-    own = number(calculation="all_reduce_bytes(96 * MB, 2)", hint="think").placed(["19"])
+    own = number(formula="all_reduce_bytes(96 * MB, 2)", hint="think").placed(["19"])
     assert "Hint: think" in held([bank(own)], "?", "96")[1].page
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from grader.authoring.quiz_calculation import evaluate
 from grader.quiz import units
-from grader.quiz.numbers import NumberQuestion
+from grader.quiz.numbers import NumberQuestion, formulas_of
 from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Question
+from grader.quiz.units import Unit
 
 TOPICS = (
     "data_parallel", "all_reduce", "overlap", "samplers", "learning_rate", "torchrun", "checkpoints", "accumulation",
@@ -103,23 +104,31 @@ def comparable_lengths(bank: Bank, question: Question) -> Iterator[Fault]:
 
 
 def calculated(bank: Bank, question: Question) -> Iterator[Fault]:
-    """The calculation gives the value, to four digits, in a unit of the same kind."""
+    """Calculation and formula give the value, to four digits, in a unit of the same kind."""
     if not isinstance(question, NumberQuestion):
         return
     unit = units.find(question.unit)
     if unit is None:
         yield _fault("unit", bank, question.line, f"{question.id}: the unit '{question.unit}' is not known")
         return
+    for written in filter(None, (question.calculation, question.formula)):
+        yield from _gives(written, unit, bank, question)
+
+
+def _gives(written: str, unit: Unit, bank: Bank, question: NumberQuestion) -> Iterator[Fault]:
     try:
-        found = evaluate(question.calculation)
+        found = evaluate(written)
     except ValueError as error:
-        yield _fault("calculation", bank, question.line, f"{question.id}: '{question.calculation}': {error}")
+        yield _fault("calculation", bank, question.line, f"{question.id}: '{written}': {error}")
         return
+    if written == question.calculation and (used := formulas_of(written)):
+        text = f"{question.id}: nobody can look up {used[0]}; write its numbers, and it into `formula`"
+        yield _fault("calculation", bank, question.line, text)
     if found.dimension != unit.dimension:
-        text = f"{question.id}: the calculation gives no {question.unit}"
+        text = f"{question.id}: '{written}' gives no {question.unit}"
         yield _fault("unit", bank, question.line, text)
     elif not _is_same(found.value / unit.scale, question):
-        text = f"{question.id}: the calculation gives {found.value / unit.scale:.6g}, not {question.value:g}"
+        text = f"{question.id}: '{written}' gives {found.value / unit.scale:.6g}, not {question.value:g}"
         yield _fault("value", bank, question.line, text)
 
 

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from simpleeval import InvalidExpression, simple_eval
+
 from grader.quiz import units
 from grader.quiz.units import SECONDS, Unit
 
@@ -15,8 +17,8 @@ _MAX_LENGTH = 100
 
 
 class Correctness(Enum):
-    """What an answer is. One that is not readable is asked for again and costs nothing; of an open question the person
-    who answered it says themselves how good the answer was."""
+    """What an answer is. One that is not readable, or in a unit of another kind, is asked for again and costs nothing;
+    of an open question the person who answered it says themselves how good the answer was."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -54,6 +56,13 @@ _NUMBER = re.compile(
     r"[eE](?P<e>[-+]?\d+)|\s*[x×*·]\s*10\s*(?:\^|\*\*)\s*(?P<ten>[-+]?\d+)|\s*(?:\^|\*\*)\s*(?P<power>\d+)"
     r"|\s*/\s*(?P<below>\d+(?:\.\d+)?))?"
 )
+_MANTISSA_BARE = _MANTISSA.removeprefix("[-+−]?")
+_FACTOR = rf"\(*\s*{_MANTISSA_BARE}(?:\s*\))*"
+_ARITHMETIC = re.compile(
+    rf"{_FACTOR}(?:\s*(?:\*\*|[x×*·/^+−-])\s*{_FACTOR}){{2,}}"
+    rf"|{_FACTOR}\s*[x×*·]\s*{_FACTOR}(?![\d.,]|\s*\^|\s*\*\*)"
+)
+"""A product of two numbers, or more of them with any signs between: 2-3 is a range, and no number."""
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _MULTIPLIERS = {
@@ -87,16 +96,22 @@ def parse(text: str) -> Typed | str:
 
 def _piece(text: str) -> tuple[Typed, str] | str:
     """The first number and its unit, and what follows them."""
-    match = _NUMBER.match(text)
+    match = _ARITHMETIC.match(text) or _NUMBER.match(text)
     if not match:
         return "Type a number, with its unit, as 96 MB, 1.5 ms, 89 % or 2x."
     try:
-        value = _number(match)
-    except ArithmeticError:
+        value = _number(match) if match.re is _NUMBER else _calculated(match[0])
+    except (ArithmeticError, SyntaxError, InvalidExpression):
         value = math.inf
     if not math.isfinite(value):
-        return "That number is too large to be read."
+        return "That number is too large to be read, or it is none."
     return _united(value, text[match.end() :].strip())
+
+
+def _calculated(text: str) -> float:
+    """The value of 4*8*24, of (1024/64)/7 and the like; of numbers as people write them."""
+    plain = re.sub(_MANTISSA_BARE, lambda found: repr(_plain(found[0])), text)
+    return float(simple_eval(re.sub("[x×·]", "*", plain).replace("−", "-").replace("^", "**")))
 
 
 def _number(match: re.Match[str]) -> float:

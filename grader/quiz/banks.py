@@ -73,6 +73,7 @@ class NumberEntry(QuestionEntry):
     unit: Text
     tolerance: Annotated[float, Field(ge=0, le=0.5)]
     calculation: Text
+    formula: Text = ""
     unit_shown: bool = True
 
 
@@ -165,7 +166,7 @@ def _question(part: Document, topic: str) -> Question:
         case ChoiceEntry():
             return ChoiceQuestion(**shared, options=_options(part, entry))
         case NumberEntry():
-            own = ("value", "unit", "tolerance", "calculation", "unit_shown")
+            own = ("value", "unit", "tolerance", "calculation", "formula", "unit_shown")
             return NumberQuestion(**shared, **{name: getattr(entry, name) for name in own})
         case CardEntry():
             return CardQuestion(**shared, answer=entry.answer)

@@ -10,6 +10,9 @@ from grader.quiz.answers import Correctness, Judgement
 from grader.quiz.page import Page
 from grader.quiz.questions import Question
 
+AGAIN = (Correctness.UNREADABLE, Correctness.WRONG_UNIT)
+"""What is asked once more and costs nothing: what cannot be read, and a time where an amount of data was asked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
@@ -48,7 +51,7 @@ class Dialogue:
             typed = self.ask(f"Your answer, {question.asks_for} [{self.told}]: ").strip()
             key = self.keys.get(typed.lower())
             judgement = key(question) if key else question.judge(typed)
-            if judgement and judgement.correctness is not Correctness.UNREADABLE:
+            if judgement and judgement.correctness not in AGAIN:
                 seconds = (self.now() - begun).total_seconds()
                 return Answered(typed="" if key else typed, judgement=judgement, seconds=seconds)
             if judgement:

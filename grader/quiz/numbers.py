@@ -13,7 +13,7 @@ from grader.quiz.questions import Question
 from grader.quiz.units import ONE, Unit
 
 COST_MODEL = "19"
-"""The exercise that asks for the formulas which calculations are written in."""
+"""The exercise that asks for the formulas which `formula` names."""
 ROUNDING = ("ceil", "floor", "max", "min")
 """What a calculation may call beside these formulas."""
 
@@ -21,12 +21,14 @@ ROUNDING = ("ceil", "floor", "max", "min")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberQuestion(Question):
     """A number with a unit. An answer is right within `tolerance`, relative to `value`. `calculation` is an expression
-    whose value that is; authoring/quiz_lint holds it to that. `unit_shown` says whether the unit is told."""
+    of numbers and units whose value that is, and so is `formula`, by the formulas of the cost model where there is one;
+    authoring/quiz_lint holds them to that. `unit_shown` says whether the unit is told."""
 
     value: float
     unit: str
     tolerance: float
     calculation: str
+    formula: str = ""
     unit_shown: bool = True
 
     typing_seconds = 12
@@ -96,22 +98,22 @@ class NumberQuestion(Question):
 
     @property
     def clue(self) -> str:
-        given = list(_quantities(self.calculation))
+        given = list(_quantities(self.formula))
         numbers = f"what is given is {', '.join(given)}." if given else "write down each quantity with its unit."
         return self.hint or numbers
 
     def _pointer(self, exercises: Collection[str]) -> str | None:
         """The formulas, where the exercise is there that asks for them."""
-        used = formulas_of(self.calculation)
+        used = formulas_of(self.formula)
         return f"{', '.join(used)} of exercise {COST_MODEL}." if used and COST_MODEL in exercises else None
 
     @property
     def solution(self) -> tuple[str, ...]:
-        return f"The answer is {self._shown}.", f"Calculation: {self.calculation} = {self._shown}"
+        return f"The answer is {self._shown}.", f"Calculation: {_as_written(self.calculation)} = {self._shown}"
 
     @property
     def correct(self) -> str:
-        return f"{self._shown} = {self.calculation}"
+        return f"{self._shown} = {_as_written(self.calculation)}"
 
     @property
     def _shown(self) -> str:
@@ -120,22 +122,27 @@ class NumberQuestion(Question):
         return digits if self.unit == "1" else f"{digits}{'' if self.unit in ('x', '×') else ' '}{self.unit}"
 
 
-def formulas_of(calculation: str) -> tuple[str, ...]:
-    """The formulas that a calculation uses, in their order and once each."""
-    return tuple(dict.fromkeys(ast.unparse(call.func) for call in _calls(calculation)))
+def formulas_of(text: str) -> tuple[str, ...]:
+    """The formulas that a text uses, in their order and once each."""
+    return tuple(dict.fromkeys(ast.unparse(call.func) for call in _calls(text)))
 
 
-def _quantities(calculation: str) -> Iterator[str]:
-    """What a calculation gives to its formulas, as one writes it: 2 GB, 16, 100 Gbit/s."""
-    for call in _calls(calculation):
+def _quantities(text: str) -> Iterator[str]:
+    """What a text gives to its formulas, as one writes it: 2 GB, 16, 100 Gbit/s."""
+    for call in _calls(text):
         for given in [*call.args, *(word.value for word in call.keywords)]:
             if not any(isinstance(node, ast.Call) for node in ast.walk(given)):
-                text = ast.get_source_segment(calculation, given) or ""
-                yield re.sub(r" / (?=[A-Za-z])", "/", re.sub(r" \* (?=[A-Za-z])", " ", text))
+                yield _as_written(ast.get_source_segment(text, given) or "")
 
 
-def _calls(calculation: str) -> Iterator[ast.Call]:
-    """The calls of formulas in a calculation, which is read and never run."""
-    for node in ast.walk(ast.parse(calculation, mode="eval")):
+def _as_written(calculation: str) -> str:
+    """A calculation as one writes it: 2 GB where it says 2 * GB, and a × for every other product."""
+    named = re.sub(r" \* (?=[A-Za-z]+\b(?!\())", " ", calculation)
+    return re.sub(r" / (?=[A-Za-z]+\b(?!\())", "/", named).replace(" * ", " × ")
+
+
+def _calls(text: str) -> Iterator[ast.Call]:
+    """The calls of formulas in a text, which is read and never run."""
+    for node in ast.walk(ast.parse(text or "0", mode="eval")):
         if isinstance(node, ast.Call) and ast.unparse(node.func) not in ROUNDING:
             yield node
