@@ -144,6 +144,17 @@ def test_an_exercise_fits_the_time_and_comes_after_what_it_builds_on():
     assert "03_train" not in {state.draw_exercise(COURSE, passes(attempts), 45, NOW, seed).name for seed in range(30)}
 
 
+def test_where_all_that_fit_were_just_passed_it_is_the_shortest_of_the_others():
+    attempts = [attempt("01_join", "passed", days=0), attempt("02_shard", "passed", days=1)]
+    shortest = min((each for each in COURSE if each.name not in passes(attempts)), key=lambda each: each.time_box)
+    assert state.draw_exercise(COURSE, passes(attempts), 1, NOW, 3) == shortest
+
+
+def test_what_was_passed_in_an_interview_counts_as_passed(person):
+    over = begun().graded(partial(), NOW).graded(passed(), NOW + timedelta(minutes=9)).ended("over", NOW)
+    assert state.passed_in([begun(), over]) == {"01_join": NOW}
+
+
 def test_where_all_were_passed_lately_it_is_the_one_that_was_longest_ago():
     attempts = [attempt(each.name, "passed", days=days) for days, each in enumerate(COURSE, start=1)]
     assert state.draw_exercise(COURSE, passes(attempts), 90, NOW, 1).name == "03_train"
@@ -221,7 +232,33 @@ def test_ctrl_c_and_the_end_of_the_input_pause(person):
     for how in (KeyboardInterrupt, EOFError):
         over = person.session(begun(), lambda: person.clock.move(minutes=5), how).hold()
         assert over.status == "paused" and kept(person) == over
-        assert "make interview goes on" in person.said[-1]
+        assert person.said[-1].endswith(":00 of 55:00 left. make interview goes on.")
+
+
+def test_going_on_says_what_is_left_and_what_was_done(person):
+    paused = person.session(begun(), "q", letter(True), lambda: person.clock.move(minutes=5), "g", "p").hold()
+    person.clock.move(hours=2)
+    person.session(paused.resumed(person.clock()), "p").hold()
+    assert "that was paused: 50:00 of 55:00 left, 1 of 3 questions answered, 1 grade." in " ".join(person.text.split())
+    assert "that was paused" not in person.said[0]
+
+
+def test_the_time_on_a_question_before_a_pause_counts(person):
+    def wait() -> None:
+        person.clock.move(seconds=70)
+
+    paused = person.session(begun(), "q", "z", wait, KeyboardInterrupt).hold()
+    paused = person.session(state.read(state.as_json(paused)).resumed(person.clock()), "q", "z", wait, EOFError).hold()
+    over = person.session(paused.resumed(person.clock()), "q", wait, letter(True), "f").hold()
+    assert over.answers[0].seconds == 210
+
+
+def test_a_crash_while_nothing_is_typed_costs_half_a_minute_at_most(person):
+    session = person.session(begun())
+    for _ in range(10):
+        person.clock.move(seconds=20)
+        session.tick()
+    assert 0 <= (person.clock() - kept(person).seen).total_seconds() <= 30
 
 
 def test_when_the_time_is_up_the_file_is_graded_a_last_time(person):
@@ -267,9 +304,10 @@ def finished(person: Person) -> debrief.Debrief:
 def test_a_debrief_says_what_was_missed_what_is_right_and_what_comes_next(person):
     text = debrief.text(finished(person))
     assert "40 of 100 points, 2 grades. Questions: 0 of 2 right." in " ".join(text.split())
-    assert "not right in 0:00. Buckets" in text and "96 MB = " in text and "yours to judge" in text
+    assert "not right in 0:00." in text and "You said: Magic" in text and "A good answer: Buckets" in text
+    assert "96 MB = 48 × 2" in text and "yours to judge" in text and "Why: Buckets are ready early." in text
     assert max(map(len, text.splitlines())) <= 80
-    assert "  - Who meets where?\n  - And then?" in text and "Not this" not in text
+    assert "  - Who meets where?\n    At `MASTER_ADDR`, on a port.\n  - And then?" in text and "Not this" not in text
 
 
 def test_without_a_grade_every_check_was_missed(person):

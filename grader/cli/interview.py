@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -16,9 +17,9 @@ from grader.cli import clock, console, options
 from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
-from grader.cli.ending import FAILED, PASSED
+from grader.cli.ending import FAILED, PASSED, terminable
 from grader.grading.request import Request, need_torch
-from grader.model import Exercise, Report
+from grader.model import Exercise, Report, number_of
 from grader.model.errors import UsageError
 from grader.practice import overview, statement
 from grader.practice.reset import original
@@ -27,7 +28,7 @@ from grader.quiz.banks import course_banks
 from grader.quiz.interview import debrief, state
 from grader.quiz.interview.debrief import Debrief
 from grader.quiz.interview.session import InterviewSession, TimeUp
-from grader.quiz.interview.state import Interview, begin, draw_exercise, draw_questions, known_lately
+from grader.quiz.interview.state import Interview, begin, draw_exercise, draw_questions, known_lately, passed_in
 from grader.quiz.interview.state import clock as countdown
 from grader.quiz.page import Page
 from grader.quiz.questions import Bank
@@ -70,7 +71,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     if found is None:
         found = _drawn(asked, root, store, banks)
     elif asked.exercise or asked.questions is not None:
-        raise UsageError("An interview is under way; make interview goes on with it, --new begins another.")
+        raise UsageError(f"{_paused(found)}; make interview goes on with it, ARGS=--new begins another.")
     else:
         found = found.resumed(clock.now())
     exercise = catalog.load(found.exercise, root)
@@ -80,6 +81,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     sessions: list[InterviewSession] = []
 
     def left() -> float:
+        sessions[0].tick()
         return sessions[0].interview.left(clock.now())
 
     session = InterviewSession(
@@ -97,22 +99,30 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
     )
     sessions.append(session)
-    over = session.hold()
+    with terminable():  # a terminal that goes away is a pause
+        over = session.hold()
     if over.status == "over":
         _conclude(debrief.debrief(over, exercise, questions, text), file.parent)
     return FAILED if over.status == "aborted" else PASSED
 
 
+def _paused(found: Interview) -> str:
+    left = found.resumed(clock.now()).left_in_words(clock.now())
+    return f"An interview on {number_of(found.exercise)} is paused with {left}"
+
+
 def _unfinished(store: Store) -> Interview | None:
-    """The last interview that can be gone on with. One that cannot be read is passed over."""
-    for _, content in reversed(store.interviews()):
-        try:
-            found = state.read(content)
-        except (LookupError, TypeError, ValueError):
-            continue
-        if found.open:
-            return found
-    return None
+    """The last interview that can be gone on with."""
+    return next((found for found in reversed(_held(store)) if found.open), None)
+
+
+def _held(store: Store) -> list[Interview]:
+    """All interviews, the oldest first. One that cannot be read is passed over."""
+    found = []
+    for _, content in store.interviews():
+        with contextlib.suppress(LookupError, TypeError, ValueError):
+            found.append(state.read(content))
+    return found
 
 
 def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
@@ -124,6 +134,8 @@ def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Ba
         exercise = exercise_called(asked.exercise)[0]
     else:
         passed = {attempt.exercise: attempt.at for attempt in store.attempts() if attempt.status == "passed"}
+        for name, at in passed_in(_held(store)).items():
+            passed[name] = max(at, passed.get(name, at))
         exercise = draw_exercise(exercises, passed, asked.minutes, now, seed)
     known = known_lately(store, now)
     questions = draw_questions(banks, known, exercise, asked.minutes, seed, asked.questions)

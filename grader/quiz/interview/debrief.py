@@ -122,10 +122,13 @@ def _lines(found: Debrief) -> list[str]:
         lines += ["", "The questions:"]
     for asked in found.asked:
         took = f" in {clock(asked.answer.seconds)}" if asked.answer else ""
-        lines += [f"  - {asked.question.text.strip()}", f"    {asked.word}{took}. {asked.right}"]
+        lines += [f"  - {asked.question.text.strip()}", f"    {asked.word}{took}."]
+        lines += [f"    You said: {' '.join(asked.typed.split())}"] if asked.typed else []
+        lines += [f"    A good answer: {asked.right}", f"    Why: {' '.join(asked.question.explanation.split())}"]
     if found.follow_ups:
         lines += ["", "What an interviewer would ask next:"]
-        lines += [f"  - {question}" for question, _ in found.follow_ups]
+        for question, answer in found.follow_ups:
+            lines += [f"  - {question}", f"    {answer}"]
     return lines
 
 

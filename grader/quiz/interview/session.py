@@ -15,6 +15,7 @@ from fsrs import Rating
 
 from grader.model import Exercise, Report, Verdict
 from grader.model.errors import GraderError
+from grader.model.words import count as count_of
 from grader.quiz import deck
 from grader.quiz.answers import Correctness, Judgement
 from grader.quiz.dialogue import Dialogue
@@ -23,6 +24,9 @@ from grader.quiz.page import Page
 from grader.quiz.questions import Question
 
 KEYS = "q next question, g grade, s statement, t time, p pause, f finish, abort"
+
+SECONDS_UNSEEN = 30.0
+"""While nothing is typed, it is noted as often that the time goes on."""
 
 
 class TimeUp(Exception):
@@ -73,6 +77,11 @@ class InterviewSession:
             self._pause()
         return self.interview
 
+    def tick(self) -> None:
+        """Note that the interview goes on, so that a crash costs no more than the time after."""
+        if (self.now() - self.interview.seen).total_seconds() > SECONDS_UNSEEN:
+            self._keep(self.interview.seen_at(self.now()))
+
     # -- what can be typed --------------------------------------------------------------------------------------------
 
     def _do(self, typed: str) -> None:
@@ -107,8 +116,14 @@ class InterviewSession:
             return
         place, count = len(self.interview.answers) + 1, len(self.interview.questions)
         shown = self.interview.shown(self.questions[wanted])
-        answered = self._dialogue().put(shown, f"Question {place} of {count}")
-        answer = Answer(question=wanted, typed=answered.typed, right=answered.right, seconds=answered.seconds)
+        begun = self.now()
+        try:
+            answered = self._dialogue().put(shown, f"Question {place} of {count}")
+        except BaseException:  # a pause, or the end: the time that went by belongs to the question
+            self.interview = self.interview.interrupted(wanted, (self.now() - begun).total_seconds())
+            raise
+        seconds = self.interview.spent.get(wanted, 0.0) + answered.seconds
+        answer = Answer(question=wanted, typed=answered.typed, right=answered.right, seconds=seconds)
         self._keep(self.interview.answered(answer, self.now()))
         self.say("Noted. The answers come in the debrief.")
 
@@ -138,7 +153,7 @@ class InterviewSession:
 
     def _pause(self) -> None:
         self._keep(self.interview.paused(self.now()))
-        self.say(f"Paused with {clock(self.interview.left(self.now()))} left. make interview goes on.")
+        self.say(f"Paused: {self.interview.left_in_words(self.now())}. make interview goes on.")
 
     def _pause_and_leave(self) -> None:
         self._pause()
@@ -176,13 +191,26 @@ class InterviewSession:
                 deck.keep(self.store, self.questions[answer.question], rating, self.now(), answer.seconds)
 
     def _welcome(self) -> str:
-        left, count = clock(self.interview.left(self.now())), len(self.interview.questions)
-        return self.page.heading("Interview") + self.page.prose(
-            f"{left} for exercise {self.exercise.number}, {self.exercise.title}, and {count} questions. No hints.\n"
-            f"Write in {self.file}\n"
-            f"The statement is in exercises/{self.exercise.name}/README.md (s shows it).\n"
-            f"Keys, each with Enter: {KEYS}. Ctrl-C pauses."
-        ).rstrip("\n")
+        exercise, count = self.exercise, len(self.interview.questions)
+        paragraphs = [
+            *self._so_far(),
+            f"{clock(self.interview.left(self.now()))} for exercise {exercise.number}, {exercise.title}, and {count} "
+            "questions. No hints.",
+            f"Write in {self.file}",
+            f"The statement is in exercises/{exercise.name}/README.md (s shows it).",
+            f"Keys, each with Enter: {KEYS}. Ctrl-C pauses.",
+        ]
+        return self.page.heading("Interview") + self.page.prose("\n".join(paragraphs)).rstrip("\n")
+
+    def _so_far(self) -> list[str]:
+        """Of an interview that was paused, or that a crash has ended: what is left of it."""
+        interview = self.interview
+        if len(interview.spans) == 1:
+            return []
+        answered, grades = f"{len(interview.answers)} of {len(interview.questions)}", len(interview.grades)
+        left = interview.left_in_words(self.now())
+        told = f"You go on with the interview that was paused: {left}, {answered} questions answered, "
+        return [f"{told}{count_of(grades, 'grade')}."]
 
 
 def unhinted(report: Report) -> Report:

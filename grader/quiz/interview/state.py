@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -49,7 +49,7 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interview:
     """`spans` are the stretches of time in which it ran, the last one open while it does; `seen` is when it was last
-    known to run, so that a crash costs no time."""
+    known to run, so that a crash costs no time. `spent` are the seconds before a pause on a question that is open."""
 
     name: str
     exercise: str
@@ -61,6 +61,7 @@ class Interview:
     grades: tuple[Grade, ...] = ()
     answers: tuple[Answer, ...] = ()
     status: str = "running"
+    spent: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -74,6 +75,10 @@ class Interview:
     def elapsed(self, now: datetime) -> float:
         """Seconds that it has run."""
         return sum(((end or now) - start).total_seconds() for start, end in self.spans)
+
+    def left_in_words(self, now: datetime) -> str:
+        """`32:10 of 55:00 left`."""
+        return f"{clock(self.left(now))} of {clock(60 * self.minutes)} left"
 
     def left(self, now: datetime) -> float:
         """Seconds that are left, 0 where the time is up."""
@@ -98,6 +103,10 @@ class Interview:
             at=self.elapsed(now), status=report.status, score=report.score, max_score=report.max_score, checks=checks
         )
         return replace(self, grades=(*self.grades, grade), seen=now)
+
+    def interrupted(self, question: str, seconds: float) -> Interview:
+        """Left in the middle of a question, after so many seconds of it."""
+        return replace(self, spent={**self.spent, question: self.spent.get(question, 0.0) + seconds})
 
     def answered(self, answer: Answer, now: datetime) -> Interview:
         return replace(self, answers=(*self.answers, answer), seen=now)
@@ -134,9 +143,13 @@ def begin(exercise: Exercise, questions: Sequence[Question], minutes: float, see
 def draw_exercise(
     exercises: Sequence[Exercise], passed: Mapping[str, datetime], minutes: float, now: datetime, seed: int
 ) -> Exercise:
-    """One that fits the time and was not `passed` lately, at random; where all were, the one whose pass is oldest."""
+    """One that fits the time and was not `passed` lately, at random. Where all that fit were, the shortest of the
+    others; where all were, the one whose pass is oldest."""
     fitting = [each for each in exercises if each.time_box <= minutes] or [min(exercises, key=lambda e: e.time_box)]
-    stale = [each for each in fitting if each.name not in passed or now - passed[each.name] > LATELY]
+    open_ones = [each for each in exercises if each.name not in passed or now - passed[each.name] > LATELY]
+    stale = [each for each in fitting if each in open_ones]
+    if not stale and open_ones:
+        return min(open_ones, key=lambda each: each.time_box)
     if not stale:
         return min(fitting, key=lambda each: passed[each.name])
     ready = [each for each in stale if set(each.prerequisites) <= passed.keys()]
@@ -167,6 +180,15 @@ def draw_questions(
     about = [question for question in dealt if question.exercise == exercise.number]
     first = about[: max(1, number // 3)]
     return tuple([*first, *(question for question in dealt if question not in first)][:number])
+
+
+def passed_in(interviews: Iterable[Interview]) -> dict[str, datetime]:
+    """When each exercise was last passed in an interview."""
+    found: dict[str, datetime] = {}
+    for interview in interviews:
+        if any(grade.status == "passed" for grade in interview.grades):
+            found[interview.exercise] = max(interview.seen, found.get(interview.exercise, interview.seen))
+    return found
 
 
 def known_lately(store: deck.Store, now: datetime) -> set[str]:
