@@ -24,7 +24,7 @@ from grader.cli import cli
 from grader.cli.commands import SUMMARIES
 from grader.grading.observe import SILENT, Listener
 from grader.grading.request import Machine, Request
-from grader.model import MAX_SEED, Outcome, Report, Verdict
+from grader.model import MAX_SEED, Finding, Outcome, Report, Verdict
 from grader.model.errors import AuthorError, RunError, UsageError
 from grader.records import recording
 from grader.submission import receive, receive_or_miss
@@ -57,6 +57,7 @@ class FakeGrade:
     """Stands in for flow.grade: gives reports with one outcome, or raises, and remembers what it was asked."""
 
     outcome: Outcome = Outcome.PASSED
+    findings: tuple[Finding, ...] = ()
     error: BaseException | None = None
     errors: dict[str, BaseException] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
@@ -84,7 +85,10 @@ class FakeGrade:
         return Report(
             exercise=exercise,
             submission=(receive_or_miss if request.absent else receive)(exercise, request.submission, request.root),
-            verdicts=tuple(Verdict(check=c, outcome=o) for c, o in zip(exercise.checks, outcomes, strict=True)),
+            verdicts=tuple(
+                Verdict(check=c, outcome=o, findings=self.findings if o is Outcome.FAILED else ())
+                for c, o in zip(exercise.checks, outcomes, strict=True)
+            ),
             runs=(),
             seed=request.seed or 7,
             device="cpu",
@@ -484,6 +488,12 @@ def test_list_shows_number_title_points_time_and_what_is_begun(root):
     assert second[-1] == "begun"
 
 
+def test_list_says_what_was_passed_whatever_the_file_holds_now(fake, root):
+    begin(root)
+    call("grade", "1")
+    assert call("list").stdout.splitlines()[1].split()[-1] == "passed"
+
+
 def test_list_shows_the_others_beside_a_faulty_one(root):
     (root / "exercises/01_add/exercise.yaml").write_text("titel: x\n")
     result = call("list")
@@ -516,6 +526,26 @@ def test_a_hint_is_for_the_check_that_fails_now(fake, root):
     assert "for “It adds”\n\n  a\n" in call("hint", "1").stdout
     assert "for “It adds”\n\n  b\n" in call("hint", "1").stdout
     assert len(fake.asked) == 1
+
+
+def test_a_hint_says_what_the_run_itself_hints_at(fake, root):
+    """A deadlock's hint is in the hint as it is on the page."""
+    manifest = root / "exercises/01_add/exercise.yaml"
+    manifest.write_text(MANIFEST.replace("points: 60", "points: 60\n    hints: [a, b, c]"))
+    begin(root)
+    fake.outcome, fake.findings = Outcome.FAILED, (Finding(subject="Deadlock", hint="All in one order."),)
+    assert "Seen in the run: All in one order.\n\nHint 1 of 3 for “It adds”" in call("hint", "1").stdout
+
+
+def test_hints_come_also_where_no_progress_can_be_written(fake, root, monkeypatch):
+    """They are asked for by their level then."""
+    (root / "blocked").touch()
+    monkeypatch.setenv("RANKLINGS_DATA", str(root / "blocked"))
+    result = call("hint", "1")
+    assert result.exit_code == 0 and 'make hint EX=01 ARGS="--level 2"' in result.stdout
+    assert "cannot be used" in result.stderr and "Nothing of this call is kept" in result.stderr
+    assert call("hint", "1", "--level", "2").stdout.startswith("Hint 2 of 3")
+    assert call("list").exit_code == 0 and "0 of 2 passed" in call("progress").stdout
 
 
 def test_an_attempt_at_ones_own_file_is_kept_and_one_at_another_is_not(fake, root):

@@ -40,6 +40,7 @@ from grader.practice.watch.nouns import (
 )
 from grader.practice.watch.state import Phase, State, advance, begin
 from tests import reports
+from tests.watching import Office
 
 PATH = Path("/course/exercises/03_train_ddp/train_ddp.py")
 NAMES = ("02_shard_data", "03_train_ddp", "04_launch")
@@ -296,6 +297,8 @@ def test_the_failing_line_is_shown_and_copied():
     state = pressed(graded(reports.partial()), "place")
     assert state.notice == f"{PATH}:41" and state.effects == (Copy(text=f"{PATH}:41"),)
     assert failing_line(graded(reports.syntax_error())) == 31
+    elsewhere = replace(graded(reports.partial()), chosen="leaves")
+    assert failing_line(elsewhere) is None and pressed(elsewhere, "place").notice == str(PATH)
     assert pressed(fresh(), "place").notice == str(PATH)
 
 
@@ -327,6 +330,16 @@ def test_next_and_previous_stay_in_the_course():
     assert pressed(state, "previous").effects == (Load(name="02_shard_data"),)
     last = replace(state, names=NAMES[:2])
     assert pressed(last, "next").effects == () and "last exercise" in pressed(last, "next").notice
+
+
+def test_keys_that_were_typed_ahead_find_done_what_the_ones_before_them_asked_for(tmp_path):
+    """A list or another exercise is there at once, however fast somebody types while it starts."""
+    office = Office(tmp_path)
+    for name in ("list", "down", "enter", "down"):
+        office.loop.handle(Key(name=name))
+    state = office.loop.state
+    assert state.exercise.name == "91_total" and state.chosen == state.ordered[1].id
+    office.effects.close()
 
 
 def test_another_exercise_gets_a_worker_of_its_own():

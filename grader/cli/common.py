@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -34,14 +36,33 @@ def tell_faults(listed: Sequence[Entry]) -> int:
 
 def store_of(root: Path) -> Store:
     """The progress store. A damaged one is set aside, which is said. Where nothing is to be kept, it is one that goes
-    when the command ends."""
+    when the command ends. Raises UsageError where it cannot be written."""
     if is_off():
-        folder = tempfile.TemporaryDirectory(prefix="ranklings-")
-        return Store(Path(click.get_current_context().with_resource(folder)) / FILE)
+        return Store(_passing_folder() / FILE)
     store = Store(place(root))
     if store.set_aside:
         console.say(f"grader: {store.path} was damaged. It is kept as {store.set_aside}, and a new one was begun.")
     return store
+
+
+def readable_store_of(root: Path) -> tuple[Store, bool]:
+    """The progress store for commands that can do without writing to it, and whether what is kept in it stays. Where it
+    cannot be written, that is said, and it is a copy that goes when the command ends."""
+    try:
+        return store_of(root), not is_off()
+    except UsageError as error:
+        console.say(f"grader: {error} Nothing of this call is kept.")
+    folder = _passing_folder()
+    for suffix in ("", "-wal"):
+        with contextlib.suppress(OSError):
+            shutil.copyfile(f"{place(root)}{suffix}", folder / f"{FILE}{suffix}")
+    return Store(folder / FILE), False
+
+
+def _passing_folder() -> Path:
+    """A folder that goes when the command ends."""
+    folder = tempfile.TemporaryDirectory(prefix="ranklings-", ignore_cleanup_errors=True)
+    return Path(click.get_current_context().with_resource(folder))
 
 
 def confirmed(question: str, command: str) -> bool:

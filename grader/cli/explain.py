@@ -6,7 +6,7 @@ import click
 
 from grader.cli import console, options
 from grader.cli.attempts import current
-from grader.cli.common import exercise_called, store_of
+from grader.cli.common import exercise_called, readable_store_of
 from grader.model import Check
 from grader.practice import coach
 
@@ -22,7 +22,7 @@ def command(ex: str, check: str | None, every: bool, color: bool | None) -> None
     checks: tuple[Check, ...] = exercise.checks
     if check:
         checks = (coach.check_called(exercise, check),)
-    elif not every and (attempt := current(exercise, root, store_of(root))):
+    elif not every and (attempt := current(exercise, root, readable_store_of(root)[0])):
         checks = coach.failing(exercise, attempt)
     if not checks:
         console.show(f"Every check of {exercise.name} passes. --all explains them all.")

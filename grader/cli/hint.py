@@ -6,7 +6,7 @@ import click
 
 from grader.cli import clock, console
 from grader.cli.attempts import current
-from grader.cli.common import exercise_called, store_of
+from grader.cli.common import exercise_called, readable_store_of
 from grader.practice import coach
 
 
@@ -17,8 +17,8 @@ from grader.practice import coach
 def command(ex: str, level: int | None, check: str | None) -> None:
     """Show a hint for the check of exercise EX that fails now. Each call says more."""
     exercise, root = exercise_called(ex)
-    store = store_of(root)
+    store, lasting = readable_store_of(root)
     attempt = None if check else current(exercise, root, store)
     found = coach.next_hint(exercise, attempt, store, level=level, wanted=check)
     coach.take(found, store, clock.now())
-    console.show(coach.hint_page(found, console.width()))
+    console.show(coach.hint_page(found, console.width(), lasting=lasting))

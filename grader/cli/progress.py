@@ -6,7 +6,7 @@ import click
 
 from grader import catalog
 from grader.cli import clock, console, options
-from grader.cli.common import confirmed, store_of, tell_faults
+from grader.cli.common import confirmed, readable_store_of, store_of, tell_faults
 from grader.cli.ending import FAILED, PASSED
 from grader.practice import course_map, history, overview
 from grader.practice.store import Store
@@ -21,9 +21,9 @@ from grader.practice.store import Store
 def command(as_json: bool, delete: bool, yes: bool, plain: bool, color: bool | None) -> int:
     """Show the course as a map: what is done, and what comes next."""
     root = catalog.repository_root()
-    store = store_of(root)
     if delete:
-        return _forget(store, yes)
+        return _forget(store_of(root), yes)
+    store, _ = readable_store_of(root)
     listed = list(overview.entries(root))
     found = history.standings([entry.exercise for entry in listed if entry.exercise], store)
     if as_json:

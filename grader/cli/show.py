@@ -7,7 +7,7 @@ import sys
 import click
 
 from grader.cli import console, options
-from grader.cli.common import exercise_called, store_of
+from grader.cli.common import exercise_called, readable_store_of
 from grader.practice import statement
 
 
@@ -20,7 +20,7 @@ def command(ex: str, solution: bool, spoil: bool, color: bool | None) -> None:
     """Show the statement of exercise EX; in a pipe, its Markdown."""
     exercise, root = exercise_called(ex)
     if solution:
-        passed = any(attempt.status == "passed" for attempt in store_of(root).attempts(exercise.name))
+        passed = any(attempt.status == "passed" for attempt in readable_store_of(root)[0].attempts(exercise.name))
         text = statement.solution(exercise, root, passed or spoil)
         console.show(statement.coloured(text, **console.style(color)) if sys.stdout.isatty() else text)
         return

@@ -9,7 +9,7 @@ import click
 
 from grader import catalog, leaving
 from grader.cli import attempts, options
-from grader.cli.common import store_of
+from grader.cli.common import readable_store_of
 from grader.grading.request import need_torch
 from grader.model.errors import UsageError
 from grader.practice import history, overview
@@ -35,7 +35,7 @@ def command(ex: str | None, submission: Path | None, seed: int | None, sandbox: 
 def _coming(root: Path) -> str:
     """The exercise to go on with."""
     listed = [entry.exercise for entry in overview.entries(root) if entry.exercise]
-    coming = history.next_one(history.standings(listed, store_of(root)))
+    coming = history.next_one(history.standings(listed, readable_store_of(root)[0]))
     if coming is None and not listed:
         raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")
     return coming.exercise.name if coming else listed[-1].name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from rich.console import Group
@@ -23,12 +23,14 @@ WHOLE = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """One hint. `check` is None where it is for the exercise as a whole."""
+    """One hint. `check` is None where it is for the exercise as a whole. `seen` is what the run itself hints at, as a
+    deadlock does."""
 
     exercise: Exercise
     check: Check | None
     level: int
     text: str
+    seen: str = ""
     others: int = 0
     """How many further checks fail."""
 
@@ -44,13 +46,14 @@ def next_hint(
     """The hint for the first check that fails, or for the one `wanted`; for the whole exercise where nothing has been
     graded yet. Without a level it is the one after the last that was taken. Raises UsageError where there is none."""
     if wanted is not None:
-        return _hint(exercise, check_called(exercise, wanted), store, level, 0)
+        return _hint(exercise, check_called(exercise, wanted), store, level)
     if attempt is None:
         return _whole(exercise, store, level)
     found = failing(exercise, attempt)
     if not found:
         raise UsageError(f"Every check of {exercise.name} passes; there is nothing to hint at.")
-    return _hint(exercise, found[0], store, level, len(found) - 1)
+    seen = attempt.hints.get(found[0].id, "")
+    return replace(_hint(exercise, found[0], store, level), others=len(found) - 1, seen=" ".join(seen.split()))
 
 
 def check_called(exercise: Exercise, text: str) -> Check:
@@ -62,11 +65,11 @@ def check_called(exercise: Exercise, text: str) -> Check:
     raise UsageError(f"{exercise.name} has no check '{text}'; there are {names}.")
 
 
-def _hint(exercise: Exercise, check: Check, store: Store, level: int | None, others: int) -> Hint:
+def _hint(exercise: Exercise, check: Check, store: Store, level: int | None) -> Hint:
     if not check.hints:
         return _whole(exercise, store, level)
     level = min(level or store.hints(exercise.name, check.id) + 1, len(check.hints))
-    return Hint(exercise=exercise, check=check, level=level, text=check.hints[level - 1], others=others)
+    return Hint(exercise=exercise, check=check, level=level, text=check.hints[level - 1])
 
 
 def _whole(exercise: Exercise, store: Store, level: int | None) -> Hint:
@@ -81,16 +84,18 @@ def take(hint: Hint, store: Store, at: datetime) -> None:
     store.add_hint(hint.exercise.name, hint.check.id if hint.check else WHOLE, hint.level, at)
 
 
-def hint_page(hint: Hint, width: int) -> str:
+def hint_page(hint: Hint, width: int, *, lasting: bool = True) -> str:
+    """The hint and how to get the next; where nothing lasts, that one has to be asked for by its level."""
     about = f"“{hint.check.title}”" if hint.check else f"{hint.exercise.name} as a whole"
-    lines: list[Text | Padding] = [
+    lines: list[Text | Padding] = [Text(f"Seen in the run: {hint.seen}"), Text()] if hint.seen else []
+    lines += [
         Text(f"Hint {hint.level} of {LEVELS} for {about}"),
         Text(),
         Padding(Text(hint.text.strip()), (0, 0, 0, 2)),
     ]
-    number = hint.exercise.number
+    number, further = hint.exercise.number, f' ARGS="--level {hint.level + 1}"'
     if hint.level < LEVELS:
-        lines += [Text(), Text(f"The next one says more: make hint EX={number}")]
+        lines += [Text(), Text(f"The next one says more: make hint EX={number}{'' if lasting else further}")]
     elif hint.check:
         lines += [Text(), Text(f"That was the last. Why it matters: make explain EX={number}")]
     if hint.others:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
-from grader.model import Exercise, Report
-from grader.practice.store import Attempt, Store
+from grader.model import Exercise, Report, Verdict
+from grader.model.errors import GraderError
+from grader.practice.store import Attempt, Store, is_off, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,24 @@ def attempt_of(report: Report, at: datetime) -> Attempt:
         seconds=report.seconds,
         digest=report.submission.digest,
         checks={verdict.check.id: verdict.outcome.value for verdict in report.verdicts},
+        hints={verdict.check.id: hint for verdict in report.verdicts if (hint := _hint_of(verdict))},
     )
+
+
+def _hint_of(verdict: Verdict) -> str:
+    """What the findings of a check hint at, such as what kind of deadlock it is."""
+    return next((finding.hint for finding in verdict.findings if finding.hint), "")
+
+
+def passed_names(root: Path) -> frozenset[str]:
+    """The exercises that were passed before; none where no progress is kept or it cannot be read."""
+    path = place(root)
+    if is_off() or not path.is_file():
+        return frozenset()
+    try:
+        return frozenset(attempt.exercise for attempt in Store(path).attempts() if attempt.status == "passed")
+    except GraderError:
+        return frozenset()
 
 
 def standings(exercises: Sequence[Exercise], store: Store) -> tuple[Standing, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,23 +17,26 @@ from grader.wording.paper import on_paper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the list. `fault` is set where the exercise's folder is wrong, and then `exercise` is None."""
+    """One line of the list. `fault` is set where the exercise's folder is wrong, and then `exercise` is None. `passed`
+    says that it was passed once, whatever its file holds now."""
 
     name: str
     exercise: Exercise | None
     begun: bool = False
+    passed: bool = False
     fault: AuthorError | None = None
 
 
-def entries(root: Path) -> Iterator[Entry]:
-    """All exercises in order. One that is at fault hides none of the others."""
+def entries(root: Path, passed: Collection[str] = ()) -> Iterator[Entry]:
+    """All exercises in order, of which these were `passed`. One that is at fault hides none of the others."""
     for name in catalog.all_names(root):
         try:
             exercise = catalog.load(name, root)
         except AuthorError as fault:
             yield Entry(name=name, exercise=None, fault=fault)
         else:
-            yield Entry(name=name, exercise=exercise, begun=submission.begun(exercise, root))
+            begun = submission.begun(exercise, root)
+            yield Entry(name=name, exercise=exercise, begun=begun, passed=name in passed)
 
 
 def cells(entry: Entry) -> tuple[str, str, str, str, str]:
@@ -41,7 +44,7 @@ def cells(entry: Entry) -> tuple[str, str, str, str, str]:
     exercise = entry.exercise
     if exercise is None:
         return number_of(entry.name), entry.name, "", "", "at fault"
-    state = "begun" if entry.begun else ""
+    state = "passed" if entry.passed else "begun" if entry.begun else ""
     return exercise.number, exercise.title, f"{exercise.max_score:g}", f"{exercise.time_box} min", state
 
 

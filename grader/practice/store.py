@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ VARIABLE = "RANKLINGS_DATA"
 FILE, FOLDER = "progress.sqlite3", ".ranklings"
 PATIENCE = 20.0
 """Seconds that a change waits for those of other processes."""
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, at TEXT NOT NULL, status TEXT NOT NULL, score REAL NOT NULL,
-    max_score REAL NOT NULL, seed INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT NOT NULL, checks TEXT NOT NULL);
+    max_score REAL NOT NULL, seed INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT NOT NULL, checks TEXT NOT NULL,
+    hints TEXT NOT NULL DEFAULT '{}');
 CREATE INDEX IF NOT EXISTS attempts_by_exercise ON attempts (exercise, id);
 CREATE TABLE IF NOT EXISTS hints (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, "check" TEXT NOT NULL, level INTEGER NOT NULL, at TEXT NOT NULL);
@@ -43,7 +44,8 @@ CREATE TABLE IF NOT EXISTS interviews (id TEXT PRIMARY KEY, at TEXT NOT NULL, co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One grade of a student's own file. `checks` maps each check to its outcome; `seconds` is how long it took."""
+    """One grade of a student's own file. `checks` maps each check to its outcome, `hints` some of them to what their
+    findings hint at; `seconds` is how long it took."""
 
     exercise: str
     at: datetime
@@ -54,6 +56,7 @@ class Attempt:
     seconds: float
     digest: str
     checks: Mapping[str, str]
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_mark(self) -> bool:
@@ -94,7 +97,7 @@ class Store:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def add(self, attempt: Attempt) -> None:
-        row = {**_plain(attempt), "checks": json.dumps(dict(attempt.checks))}
+        row = {**_plain(attempt), "checks": json.dumps(dict(attempt.checks)), "hints": json.dumps(dict(attempt.hints))}
         names = ", ".join(row)
         with self._changing() as connection:
             connection.execute(f"INSERT INTO attempts ({names}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
@@ -177,6 +180,8 @@ class Store:
                 raise UsageError(f"{self.path} was written by a newer version of the grader; update this one.")
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)
+            if version == 1:
+                connection.execute("ALTER TABLE attempts ADD COLUMN hints TEXT NOT NULL DEFAULT '{}'")
             connection.execute(f"PRAGMA user_version = {VERSION}")
             if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("malformed")
@@ -244,5 +249,6 @@ def _plain(attempt: Attempt) -> dict[str, Any]:
 
 
 def _attempt(row: sqlite3.Row) -> Attempt:
-    given = {name: row[name] for name in row.keys() if name not in ("id", "at", "checks")}  # noqa: SIM118
-    return Attempt(at=datetime.fromisoformat(row["at"]), checks=json.loads(row["checks"]), **given)
+    given = {name: row[name] for name in row.keys() if name not in ("id", "at", "checks", "hints")}  # noqa: SIM118
+    read = {name: json.loads(row[name]) for name in ("checks", "hints")}
+    return Attempt(at=datetime.fromisoformat(row["at"]), **read, **given)

@@ -18,7 +18,7 @@ import platformdirs
 from grader import catalog, files
 from grader.model import Exercise, Report, alone
 from grader.model.errors import GraderError
-from grader.practice import overview
+from grader.practice import history, overview
 from grader.practice import reset as again
 from grader.practice.watch.files import Files, digest_of, files_of
 from grader.practice.watch.link import Link, words_of
@@ -81,7 +81,7 @@ StartWorker = Callable[[int, list[str], Emit], Worker]
 
 @dataclass(slots=True)
 class Effects:
-    """Carries out effects. What comes of them is emitted as events, from any thread."""
+    """Carries out effects. What comes of them later is emitted as events, from any thread."""
 
     place: Place
     emit: Emit
@@ -89,14 +89,15 @@ class Effects:
     _workers: list[Worker] = field(default_factory=list)
     _files: Files | None = None
 
-    def carry_out(self, effect: Effect) -> None:
-        """Never raises for what a person or a machine did: that is told."""
+    def carry_out(self, effect: Effect) -> Event | None:
+        """What comes of it at once, so that a key which is pressed meanwhile finds it done. Never raises for what a
+        person or a machine did: that is told."""
         try:
-            self._do(effect)
+            return self._do(effect)
         except GraderError as error:
-            self.emit(Notice(text=str(error)))
+            return Notice(text=str(error))
         except OSError as error:
-            self.emit(Notice(text=f"That did not work: {error.strerror or error}."))
+            return Notice(text=f"That did not work: {error.strerror or error}.")
 
     def close(self) -> None:
         """End every worker and wait for it; no longer hear of saves."""
@@ -107,7 +108,7 @@ class Effects:
         for worker in self._workers:
             worker.close()
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: Effect) -> Event | None:
         match effect:
             case Start():
                 self._start(effect)
@@ -118,13 +119,14 @@ class Effects:
             case Cancel():
                 self._workers[-1].send({"do": "cancel"})
             case Load():
-                self.emit(self.place.load(effect.name))
+                return self.place.load(effect.name)
             case List():
-                self.emit(Listed(entries=tuple(overview.entries(self.place.root))))
+                return _listed(self.place.root)
             case Open():
-                self.emit(Notice(text=self._open(effect)))
+                return Notice(text=self._open(effect))
             case Reset():
-                self.emit(Notice(text=_reset(effect.exercise, self.place.root)))
+                return Notice(text=_reset(effect.exercise, self.place.root))
+        return None
 
     def _start(self, effect: Start) -> None:
         for worker in self._workers:
@@ -147,6 +149,10 @@ class Effects:
         if effect.kind == "trace":
             return f"The timelines are in {path}; open that file in ui.perfetto.dev."
         return f"{'Opened' if opened(path) else 'The report is'} {path}"
+
+
+def _listed(root: Path) -> Listed:
+    return Listed(entries=tuple(overview.entries(root, history.passed_names(root))))
 
 
 def rendered(kind: str, report: Report) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from grader.model import Finding, Report
+from grader.model import Report
 from grader.practice.watch.grading import request
 from grader.practice.watch.nouns import Copy, Grade, List, Load, Open, Overlay, Quit, Reset, State
 
@@ -91,17 +91,13 @@ def _place(state: State) -> State:
 
 
 def failing_line(state: State) -> int | None:
-    """The student's line at which the selected check fails; that of any other where it has none."""
+    """The student's line at which the selected check fails, or at which the file could not be graded at all. None
+    where neither is known: another check's line would lead astray."""
     if state.report is None:
         return None
-    chosen = state.selected.id if state.selected else None
-    own = [f for v in state.report.verdicts if v.check.id == chosen for f in v.findings]
-    return next((finding.line for finding in [*own, *_findings(state.report)] if finding.line), None)
-
-
-def _findings(report: Report) -> list[Finding]:
-    problem = [report.submission.problem] if report.submission.problem else []
-    return problem + [finding for verdict in report.verdicts for finding in verdict.findings]
+    problem, chosen = state.report.submission.problem, state.selected.id if state.selected else None
+    own = [finding for verdict in state.report.verdicts if verdict.check.id == chosen for finding in verdict.findings]
+    return next((finding.line for finding in [*own, *([problem] if problem else [])] if finding.line), None)
 
 
 # ── grading ──

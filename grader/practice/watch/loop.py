@@ -39,4 +39,5 @@ class Loop:
 
     def _carry_out(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
-            self._effects.carry_out(effect)
+            if event := self._effects.carry_out(effect):
+                self.handle(event)
