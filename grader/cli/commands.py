@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import grader as package
+from grader.cli import tty
 from grader.cli.ending import end
 
 SUMMARIES = {
@@ -81,7 +82,6 @@ def cli() -> None:
 
 def main() -> None:
     """The console script. Never raises for what a terminal cannot show (✓ in a Latin-1 locale)."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    tty.use_letters()
+    tty.mend()
     cli(prog_name="grader")
