@@ -11,7 +11,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help new sandbox browser grade watch render gradebook bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
+.PHONY: help run new sandbox browser grade watch render gradebook bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -35,6 +35,10 @@ show: $(READY)
 ## watch      grade exercise EX at every save, and see the verdicts as they come; ARGS=--plain for screen readers
 watch: $(READY)
 	@$(GRADER) watch $(EX) $(ARGS)
+
+## run        run your file of exercise EX on ranks, to play with it: make run EX=03 [RANKS=2]; calls its main(rank, world_size)
+run: $(READY)
+	@$(GRADER) run $(EX) $(if $(RANKS),--ranks $(RANKS)) $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(ARGS)
 
 ## hint       a hint for the check of exercise EX that fails now; each call says more: make hint EX=03 [ARGS="--level 2"]
 hint: $(READY)

@@ -169,11 +169,98 @@ def test_stacks_name_the_students_file_and_hide_the_machine() -> None:
     assert [frame.file for frame in ending.stack] == ["torch/nn/a.py", "train_ddp.py"] and ending.at == 2
 
 
-def test_a_rank_that_waits_at_the_deadline_is_a_consequence_of_one_that_is_busy() -> None:
-    """Both were still there when the time was up; the one that communicates waits for the other."""
+def test_a_rank_that_waits_at_the_deadline_is_told_after_one_that_is_busy() -> None:
+    """Both were still there when the time was up; the one that communicates waits for the other, or was about to."""
     waiting = TimedOut(wait=Wait(operation="all_reduce"), stack=at(7), seconds=6.0)
     found = diagnosis(waiting, TimedOut(stack=at(9), seconds=7.0))
     assert found is not None and found.ranks == (1,)
+    assert found.findings[1].sentence() == "Meanwhile on rank 0: was still in all_reduce (line 7)"
+
+
+def test_ranks_that_a_look_finds_a_line_apart_are_alike() -> None:
+    """Nobody is the other's consequence: they go round in the same loop."""
+    found = diagnosis(TimedOut(stack=at(33), seconds=6.0), TimedOut(stack=at(34), seconds=6.1))
+    assert found is not None and found.ranks == (0, 1)
+    assert [finding.sentence() for finding in found.findings] == [
+        "Still busy after 6 s, and stopped on rank 0: it was in train_ddp (line 33)",
+        "Still busy after 6 s, and stopped on rank 1: it was in train_ddp (line 34)",
+    ]
+
+
+PROBE = (StackFrame(file="probe.py", line=9, function="save"),)
+
+
+def test_an_operation_that_nothing_of_the_students_has_called_is_the_graders_own() -> None:
+    """Nobody looks for a barrier that is not in their file."""
+    own = Deadlocked(wait=Wait(operation="barrier"), stack=PROBE)
+    assert sentences(own, stuck("broadcast", 41))[0] == "Deadlock on rank 0: waits in barrier, the grader's own"
+
+
+def test_what_a_rank_raised_before_it_waits_in_the_graders_own_code_is_told_with_its_line() -> None:
+    """The probe has caught it and gone on, so that the wait is all that can be seen; and what to think about."""
+    after = Deadlocked(
+        wait=Wait(operation="barrier"), stack=PROBE, caught="OSError: \n[Errno 28] No space left", caught_at=29
+    )
+    found = diagnosis(after, stuck("broadcast", 41))
+    assert found is not None and [finding.sentence() for finding in found.findings] == [
+        "Deadlock on rank 0: waits in barrier, the grader's own",
+        "Meanwhile on rank 1: waits in broadcast (line 41)",
+        "Before that, an exception was raised on rank 0: OSError: \n[Errno 28] No space left (line 29)",
+    ]
+    assert found.findings[0].hint == "What do the other ranks do when one alone raises?"
+
+
+def test_what_a_rank_raised_is_not_told_where_it_is_in_the_students_code_again() -> None:
+    """That exception is over."""
+    again = Deadlocked(wait=Wait(operation="barrier"), stack=at(4), caught="ValueError: x", caught_at=2)
+    assert len(sentences(again, stuck("broadcast", 41))) == 2
+
+
+@pytest.mark.parametrize(
+    ("endings", "word"),
+    [
+        ((stuck("all_reduce", 4), stuck("barrier", 5)), "same order"),
+        ((stuck("barrier", 4), Finished()), "same order"),
+        ((stuck("all_reduce", 4, 8), stuck("all_reduce", 4, 12)), "same size"),
+        ((stuck("send to rank 1", 4), stuck("send to rank 0", 4)), "both send first"),
+        ((stuck("the rendezvous", 4), stuck("the rendezvous", 4)), "one address"),
+        ((stuck("barrier", 4), stuck("barrier", 4)), None),
+    ],
+)
+def test_every_deadlock_has_the_hint_of_its_kind(endings: tuple[Ending, ...], word: str | None) -> None:
+    """On its first finding, so that every page shows it; where ranks wait in just the same there is none to give."""
+    found = diagnosis(*endings)
+    assert found is not None
+    hints = [finding.hint for finding in found.findings]
+    assert (word is None and not any(hints)) or (hints[0] and word in hints[0] and not any(hints[1:]))
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        (
+            raised(3, 1, "ContractError", importing=True),
+            "The file is not what the exercise asks for on rank 0: boom (line 3)",
+        ),
+        (raised(3, 1, "NeverMeet"), "Processes that were to meet never did on rank 0: boom (line 3)"),
+        (
+            Raised(type="BdbQuit", message="", stack=at(3)),
+            "A debugger was called (breakpoint or pdb), and nobody sits at it on rank 0 (line 3)",
+        ),
+        (
+            raised(3, 1, "BrokenProcessPool", causes=('_RemoteTraceback: \n"""\nTraceback',)),
+            'BrokenProcessPool was raised on rank 0: boom\ncaused by _RemoteTraceback: """\nTraceback (line 3)',
+        ),
+        (
+            Raised(type="RuntimeError", message="\n\nProcess 1 failed", stack=at(3)),
+            "RuntimeError was raised on rank 0: Process 1 failed (line 3)",
+        ),
+    ],
+    ids=["contract", "never met", "debugger", "a cause of another process", "an empty first line"],
+)
+def test_names_that_say_nothing_to_a_student_are_told_in_plain_words(ending: Ending, sentence: str) -> None:
+    """Nor is a line wasted that is empty."""
+    assert sentences(ending, Finished())[0] == sentence
 
 
 def test_a_limit_is_the_cause_and_named_where_the_grader_stopped_the_rank() -> None:

@@ -57,6 +57,35 @@ def test_a_right_program_finishes_and_its_observations_arrive(run_on_ranks: RunI
 # -- endings ----------------------------------------------------------------------------------------------------------
 
 
+CATCHING_PROBE = """
+import torch.distributed as dist
+
+def save(rank):
+    rank.attempt(rank.student.save, rank.rank)
+    dist.barrier()
+"""
+FAILS_ALONE = """
+import torch
+import torch.distributed as dist
+
+def save(rank):
+    if rank == 0:
+        raise OSError("no space")
+    dist.broadcast(torch.ones(1), 0)
+"""
+
+
+def test_what_a_probe_has_caught_is_told_beside_its_own_wait(run_on_ranks: RunIt, tmp_path: Path) -> None:
+    """The rank that raised waits in the grader's own barrier, the other one in the student's broadcast."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "probe.py").write_text(CATCHING_PROBE)
+    run = run_on_ranks("save", source=FAILS_ALONE, folder=tmp_path / "own")
+    first, second = (record.ending for record in run.ranks)
+    assert isinstance(first, Deadlocked) and (first.caught, first.caught_at) == ("OSError: no space", 7)
+    assert isinstance(second, Deadlocked) and (second.caught, second.at) == ("", 8)
+    assert "waits in barrier, the grader's own" in sentences(run) and "no space (line 7)" in sentences(run)
+
+
 def test_an_exception_is_the_cause_and_waiting_ranks_are_its_consequence(run_on_ranks: RunIt) -> None:
     """Type, message, line of the student's file and chain of causes; the rank in the barrier is a consequence."""
     run = run_on_ranks("raises_with_a_cause")

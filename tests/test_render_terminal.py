@@ -158,7 +158,7 @@ def test_a_deadlock_over_sizes_shows_the_bytes():
 def test_output_of_one_run_is_shown_and_cut_in_its_middle():
     page = render(partial())
     assert "  rank 0 printed · on 3 ranks\n  │ epoch 0 loss" in page
-    assert "  │ … (33 more lines)\n" in page
+    assert "  │ … (33 more lines, all with --html FILE)\n" in page
     assert "  ranks 1, 2 printed · on 3 ranks\n  │ ready\n" in page
     assert render(endings()).count(" printed ·") == 1
 

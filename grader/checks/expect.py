@@ -11,6 +11,7 @@ from grader.checks.observations import Attempt, Tensors, WrongKind, typed
 from grader.checks.tolerance import Reduction
 from grader.model import Case, Finding, OpenedFile, Value
 from grader.model.errors import CheckFailed, GraderError, NotJudged
+from grader.model.plain import error_in_words
 from grader.model.run import digest_of
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def holds(expectation: Callable[..., object], *args: Any, **fields: Any) -> bool
 
 def error_text(attempt: Attempt) -> str:
     """`ValueError: what it says`, or `no exception`."""
-    return f"{attempt['raised'][0]}: {attempt['message']}"[:300] if attempt["raised"] else NO_EXCEPTION
+    return error_in_words(attempt["raised"][0], attempt["message"])[:300] if attempt["raised"] else NO_EXCEPTION
 
 
 def _kind(tensor: torch.Tensor) -> list[Any]:

@@ -28,6 +28,7 @@ SUMMARIES = {
     "quiz": "Ask questions, spaced so that the answers stay.",
     "render": "Make other formats of a report that `grade --json` wrote.",
     "reset": "Put the stub of exercise EX back; your file is kept beside it.",
+    "run": "Run the file of exercise EX on ranks, to play with it.",
     "show": "Show the statement of exercise EX; in a pipe, its Markdown.",
     "verify": "Prove exercises by their stub, solutions and mutants.",
     "watch": "Grade exercise EX at every save, and show each verdict at once.",

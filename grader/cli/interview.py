@@ -17,7 +17,7 @@ from grader.cli import clock, console, options
 from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
-from grader.cli.ending import FAILED, PASSED, terminable
+from grader.cli.ending import FAILED, PASSED
 from grader.grading.request import Request, need_torch
 from grader.model import Exercise, Report, number_of
 from grader.model.errors import UsageError
@@ -99,8 +99,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
     )
     sessions.append(session)
-    with terminable():  # a terminal that goes away is a pause
-        over = session.hold()
+    over = session.hold()
     if over.status == "over":
         _conclude(debrief.debrief(over, exercise, questions, text), file.parent)
     return FAILED if over.status == "aborted" else PASSED

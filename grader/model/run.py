@@ -107,19 +107,25 @@ class Killed(Ending):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlocked(Ending):
-    """The rank waits for something that no rank will ever do."""
+    """The rank waits for something that no rank will ever do. `caught` is "Type: message" of what the student's last
+    call raised, where the probe has caught that and gone on; `caught_at` is its line."""
 
     wait: Wait
+    caught: str = ""
+    caught_at: int | None = None
 
     kind = "deadlocked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut(Ending):
-    """The case's deadline passed while the rank was still busy. `wait` is set if it sat in communication."""
+    """The case's deadline passed while the rank was still busy. `wait` is set if it sat in communication; `caught` is
+    as for Deadlocked."""
 
     wait: Wait | None = None
     importing: bool = False
+    caught: str = ""
+    caught_at: int | None = None
 
     kind = "timed_out"
 

@@ -14,13 +14,15 @@ from typing import Any
 from grader.model import Ending, Killed, LiveRank, Raised, RankRecord, budgets
 from grader.model.errors import NoRankStarted, RunError, WatcherKilled, WireError
 from grader.model.witness import Witness
-from grader.ranks.watch.channel import DEVICES, LIVE, Inbox
+from grader.ranks.watch.channel import DEVICES, LIVE, PRINTED, Inbox
 from grader.ranks.watch.parsing import MAX_TEXT
 from grader.records import wire
 from grader.records.structure import REFUSALS, exactly, structure, trace_of
 
 Live = Callable[[Sequence[LiveRank]], None]
 """Who hears what the ranks of a run do while they stand still."""
+Printed = Callable[[int, bytes], None]
+"""Who hears what a rank has printed, piece by piece."""
 
 
 LOOK_SECONDS = 0.5
@@ -44,10 +46,12 @@ def received(connection: socket.socket, seconds: float, look: Callable[[], None]
         raise RunError("The process that watches the ranks did not answer. Is this machine overloaded? Try again.")
 
 
-def heard(messages: Iterator[bytes], live: Live | None) -> Iterator[bytes]:
+def heard(messages: Iterator[bytes], live: Live | None, printed: Printed | None = None) -> Iterator[bytes]:
     """The messages that are for the judge; the others go to whoever watches."""
     for message in messages:
-        if message[:1] != LIVE:
+        if message[:1] == PRINTED and printed:
+            printed(int.from_bytes(message[1:3]), message[3:])
+        elif message[:1] not in (LIVE, PRINTED):
             yield message
         elif live:
             with contextlib.suppress(*REFUSALS):

@@ -18,6 +18,7 @@ from grader.model import (
     RankRecord,
     TimedOut,
 )
+from grader.model.plain import PLAIN_TYPES, error_in_words, ours
 from grader.model.witness import Witness
 from grader.ranks.limits import reached
 
@@ -30,6 +31,12 @@ SIGNALS = {
 PROBE_HINT = "No line of yours raised this: the grader met what it is not made for. What did your code return or leave?"
 REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 """What is said where somebody else listens at a port."""
+SAME_ORDER = "Every rank of a group must make the same collective calls in the same order."
+SAME_SIZE = "Every rank of a group must call a collective with tensors of the same size."
+PAIRS = "A blocking send waits for its recv: two ranks that both send first, or both receive first, wait for ever."
+ONE_MEETING = "All ranks have to meet at one address with one world size, each under a rank of its own, 0 among them."
+ONE_ALONE = "What do the other ranks do when one alone raises?"
+
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""
 
@@ -97,25 +104,31 @@ def _likeness(ending: Ending) -> tuple[object, ...]:
         return (ending.kind,)
     if isinstance(ending, Raised):
         return ending.kind, ending.type, ending.at
+    if isinstance(ending, TimedOut):  # looks at ranks in the same loop find them at different lines of it
+        return ending.kind, ending.wait is None
     if isinstance(ending, Exited):
         return ending.kind, ending.code, ending.how
     if isinstance(ending, Killed):
         return ending.kind, ending.signal, ending.by_grader, ending.limit
-    return ending.kind, ending.at, isinstance(ending, TimedOut) and ending.wait is None
+    return ending.kind, ending.at
 
 
 def _same(causes: Sequence[RankRecord], file: str) -> Iterator[Finding]:
     first = causes[0].ending
-    numbers = tuple(record.rank for record in causes)
     subject, hint = describe(first, file)
-    yield Finding(subject=subject, actual=detail(first), ranks=numbers, line=first.at, hint=hint)
+    if not isinstance(first, TimedOut):
+        numbers = tuple(record.rank for record in causes)
+        yield Finding(subject=subject, actual=detail(first), ranks=numbers, line=first.at, hint=hint)
+        return
+    for (text, line), numbers in _grouped(causes, lambda record: (detail(record.ending), record.ending.at or 0)):
+        yield Finding(subject=subject, actual=text, ranks=numbers, line=line or None)
 
 
 def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
     """A limit was reached, and where."""
     first, (name, _, most) = causes[0].ending, limit.partition(": ")
     numbers = tuple(record.rank for record in causes)
-    said = detail(first).partition("\n")[0]
+    said = detail(first).strip().partition("\n")[0]
     yield Finding(
         subject=f"Reached the limit on {WORDS.get(name, name)}", expected=most if said else "",
         actual=said or most, ranks=numbers, line=first.at,
@@ -126,9 +139,11 @@ def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
 def describe(ending: Ending, file: str) -> tuple[str, str | None]:
     """Subject and hint of an ending, in a student's words."""
     if isinstance(ending, Raised):
-        if ending.importing:
+        known, line = PLAIN_TYPES.get(ending.type), ending.probe_line
+        if ending.importing and not known:
             return f"{file} could not be imported", None
-        line = ending.probe_line
+        if known:
+            return known.subject, known.hint
         if line is None or ending.communication:
             return f"{ending.type} was raised", None
         return f"{ending.type} was raised in the grader's {PROBE}, line {line}", PROBE_HINT
@@ -147,21 +162,62 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
 def detail(ending: Ending) -> str:
     """The rest of the sentence: message and causes of an exception, what a late rank was doing."""
     if isinstance(ending, Raised):
-        own = f"{ending.type}: {ending.message}" if ending.importing else ending.message
-        return "\n".join([own, *(f"caused by {cause}" for cause in ending.causes)]).strip()
+        own = error_in_words(ending.type, ending.message) if ending.importing else ending.message.strip("\n")
+        return "\n".join([own, *map(_caused_by, ending.causes)]).strip("\n")
     if isinstance(ending, TimedOut):
         if ending.wait:
-            return f"it was in {ending.wait.operation}"
+            return f"it was in {ending.wait.operation}{ours(ending.stack)}"
         return f"it was in {ending.stack[-1].function}" if ending.stack else ""
     return ""
 
 
+def _caused_by(cause: str) -> str:
+    """A cause, "Type: message". That of another process's error begins with an empty line."""
+    kind, _, message = cause.partition(": ")
+    return f"caused by {error_in_words(kind, message)}"
+
+
 def _deadlock(ranks: Sequence[RankRecord]) -> Iterator[Finding]:
-    waiting = [record for record in ranks if isinstance(record.ending, Deadlocked)]
-    for index, ((text, line), numbers) in enumerate(_grouped(waiting, _place)):
+    stuck = [record for record in ranks if isinstance(record.ending, Deadlocked)]
+    hint = _why_stuck(stuck, len(ranks))
+    for index, ((text, line), numbers) in enumerate(_grouped(stuck, _place)):
         verb = "wait" if len(numbers) > 1 else "waits"
         subject = "Deadlock" if index == 0 else "Meanwhile"
-        yield Finding(subject=subject, actual=f"{verb} in {text}", ranks=numbers, line=line or None)
+        yield Finding(subject=subject, actual=f"{verb} in {text}", ranks=numbers, line=line or None, hint=hint)
+        hint = None
+    yield from _before(stuck)
+
+
+def _why_stuck(stuck: Sequence[RankRecord], world_size: int) -> str | None:
+    """What a deadlock of this kind comes from; None where the ranks are where they should be."""
+    waits = [record.ending.wait for record in stuck if isinstance(record.ending, Deadlocked)]
+    names = {wait.operation.partition(" ")[0] for wait in waits}
+    if 0 < len(_raisers(stuck)) < world_size:
+        return ONE_ALONE
+    if any(word in wait.operation for wait in waits for word in ("rendezvous", "init_process_group")):
+        return ONE_MEETING
+    if names & {"send", "recv", "irecv", "isend", "batch_isend_irecv"}:
+        return PAIRS
+    if len(stuck) < world_size or len({(wait.operation, wait.group) for wait in waits}) > 1:
+        return SAME_ORDER
+    return SAME_SIZE if len({wait.bytes for wait in waits}) > 1 else None
+
+
+def _before(records: Sequence[RankRecord]) -> Iterator[Finding]:
+    """What the student's code had raised on ranks that are stuck after it."""
+    for (text, line), numbers in _grouped(_raisers(records), _caught):
+        yield Finding(subject="Before that, an exception was raised", actual=text, ranks=numbers, line=line or None)
+
+
+def _raisers(records: Sequence[RankRecord]) -> list[RankRecord]:
+    """The ranks whose last call of the student's code raised, which the probe has caught: it goes on by itself."""
+    return [record for record in records if ours(record.ending.stack) and getattr(record.ending, "caught", "")]
+
+
+def _caught(record: RankRecord) -> tuple[str, int]:
+    ending = record.ending
+    assert isinstance(ending, Deadlocked | TimedOut)
+    return ending.caught.strip("\n"), ending.caught_at or 0
 
 
 def _grouped(
@@ -180,31 +236,33 @@ def _place(record: RankRecord) -> tuple[str, int]:
     wait = ending.wait
     where = "" if wait.group == "default" else f" in group {wait.group.removeprefix('group ')}"
     size = "" if wait.bytes is None else f" of {wait.bytes} bytes"
-    return f"{wait.operation}{size}{where}", ending.at or 0
+    return f"{wait.operation}{size}{where}{ours(ending.stack)}", ending.at or 0
 
 
 def _left_early(ranks: Sequence[RankRecord]) -> Iterator[Finding]:
     numbers = tuple(record.rank for record in ranks if isinstance(record.ending, Finished))
     if numbers:
-        hint = "Every rank of a group must make the same collective calls in the same order."
-        yield Finding(subject="Had already returned", ranks=numbers, hint=hint)
+        yield Finding(subject="Had already returned", ranks=numbers)
 
 
 def _consequences(failed: Sequence[RankRecord], causes: Sequence[RankRecord]) -> Iterator[Finding]:
     """What the failure did to the others, shortly."""
     others = [record for record in failed if record not in causes]
+    late = isinstance(causes[0].ending, TimedOut)
     for (text, line), numbers in _grouped(others, _consequence):
-        yield Finding(subject="As a consequence", actual=text, ranks=numbers, line=line or None)
+        alike = late and all(isinstance(other.ending, TimedOut) for other in others if other.rank in numbers)
+        subject = "Meanwhile" if alike else "As a consequence"
+        yield Finding(subject=subject, actual=text, ranks=numbers, line=line or None)
+    yield from _before(others)
 
 
 def _consequence(record: RankRecord) -> tuple[str, int]:
     ending = record.ending
     if isinstance(ending, Deadlocked):
-        return f"waits in {ending.wait.operation}", ending.at or 0
-    if isinstance(ending, Raised):
-        return f"{ending.type} was raised", ending.at or 0
+        return f"waits in {ending.wait.operation}{ours(ending.stack)}", ending.at or 0
     if isinstance(ending, Killed) and ending.by_grader:
         return "was stopped by the grader", 0
     if isinstance(ending, TimedOut):
-        return "was still busy", ending.at or 0
+        doing = f"in {ending.wait.operation}{ours(ending.stack)}" if ending.wait else "busy"
+        return f"was still {doing}", ending.at or 0
     return describe(ending, "")[0], ending.at or 0

@@ -15,7 +15,8 @@ from grader.model import Case, Exercise, Limits, Submission, file_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs; `alone`
+    """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs, `echo`
+    that they want to hear at once what ranks print; `alone`
     that the kernel counts the ranks' processes apart from all others of the user; `dynamo` that the ranks may use
     torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile. The ranks
     are forks of those who read this and have it in their memory: nothing here is secret from any of them."""
@@ -38,6 +39,7 @@ class Request:
     alone: bool
     dynamo: bool
     dynamo_soon: bool
+    echo: bool = False
 
 
 def plain(request: Request) -> dict[str, Any]:
@@ -52,7 +54,14 @@ def request_of(raw: Mapping[str, Any]) -> Request:
 
 
 def request_for(
-    exercise: Exercise, submission: Submission, case: Case, *, start_method: str, live: bool, alone: bool
+    exercise: Exercise,
+    submission: Submission,
+    case: Case,
+    *,
+    start_method: str,
+    live: bool,
+    alone: bool,
+    echo: bool = False,
 ) -> Request:
     """A case of an exercise, to be run on a submission."""
     companions = {file_of(name): source for name, source in submission.companions.items()}
@@ -76,6 +85,7 @@ def request_for(
         alone=alone,
         dynamo=case.needs_dynamo,
         dynamo_soon=any(other.needs_dynamo for other in exercise.cases),
+        echo=echo,
     )
 
 

@@ -21,7 +21,7 @@ from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
 from grader.model.errors import Cancelled, NoRankStarted, RunError, UsageError
 from grader.model.witness import Witness
 from grader.ranks import hosting, opening, sandbox
-from grader.ranks.answer import Live, heard, received, records, witness_of
+from grader.ranks.answer import Live, Printed, heard, received, records, witness_of
 from grader.ranks.connections import Connections
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import protocol
@@ -189,26 +189,27 @@ class Session:
         self.apart = bool(proved["apart"])
         self._ready = True
 
-    def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run:
+    def run(
+        self,
+        exercise: Exercise,
+        submission: Submission,
+        case: Case,
+        live: Live | None = None,
+        printed: Printed | None = None,
+    ) -> Run:
         """Run one case. Blocks until no rank and nothing that one started is left. Raises RunError where there is no
         result, as NoRankStarted if no rank of this session can be the cause, and Cancelled, without waiting, after
         `cancel` or `call_off`.
 
-        Runs may overlap in threads of one session. `live` hears what the ranks do while they stand still.
+        Runs may overlap in threads of one session. `live` hears what stuck ranks do, `printed` what all print.
         """
         with self._lock:
             self._await_ready()
         start, cancels = time.monotonic(), self.cancels
-        request = request_for(
-            exercise,
-            submission,
-            case,
-            start_method=self.start_method,
-            live=live is not None,
-            alone=self.level == BUBBLEWRAP,
-        )
+        facts = {"live": live is not None, "echo": printed is not None, "alone": self.level == BUBBLEWRAP}
+        request = request_for(exercise, submission, case, start_method=self.start_method, **facts)
         try:
-            found, witness = self._asked(request, case, live, cancels)
+            found, witness = self._asked(request, case, live, cancels, printed)
             seconds = time.monotonic() - start
             files = self._opened(found, case.deadline - seconds, cancels) if case.opens_files else ()
         except RunError as error:
@@ -230,7 +231,7 @@ class Session:
         return opening.opened(files, self._asked(request, opening.CASE, None, cancels)[0][0])
 
     def _asked(
-        self, request: Request, case: Case, live: Live | None, cancels: int
+        self, request: Request, case: Case, live: Live | None, cancels: int, printed: Printed | None = None
     ) -> tuple[tuple[RankRecord, ...], Witness | None]:
         """What comes of one request. `cancels` is how often runs had been called off when it was made."""
         mine, theirs = socket.socketpair()
@@ -242,7 +243,7 @@ class Session:
             with self._connections.held(mine, case.id, cancels):
                 try:
                     answer = received(mine, request.deadline + MARGIN_SECONDS, self._require_awake)
-                    messages = list(heard(answer, live))
+                    messages = list(heard(answer, live, printed))
                     return records(messages), witness_of(messages)
                 except RunError:
                     if self._connections.is_off(mine):

@@ -231,7 +231,7 @@ class _Page:
         lines = text.strip("\n").split("\n")
         if len(lines) > OUTPUT_LINES:
             head, tail = 3, OUTPUT_LINES - 4
-            lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines)"]
+            lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines, all with --html FILE)"]
         where = f"on {count(world, 'rank')}" if run.case.probe else "when the file was imported"
         label = Text.assemble(f"  {rank_list([r.rank for r in ranks])} printed", (f" · {where}", "dim"))
         return [label, *(Text.assemble(("  │ ", "dim"), crop(line, self.width - 4)) for line in lines)]

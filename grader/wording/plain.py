@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.model.plain import ours
 from grader.model.words import count, rank_list
 from grader.wording.advice import begun, first_to_write, where_to_start
 from grader.wording.marks import FINDINGS_SHOWN, OUR_FAULT
@@ -92,14 +93,29 @@ def _capital(text: str) -> str:
 def deadlock_of(findings: Sequence[Finding], report: Report) -> Run | None:
     """The first deadlocked run that the findings are about."""
     cases, causes = {finding.case for finding in findings}, {cause(finding) for finding in findings}
-    return next((run for run in report.runs if _deadlocked(run) and _is_about(run, cases, causes)), None)
+    return next((run for run in report.runs if is_deadlocked(run) and _is_about(run, cases, causes)), None)
+
+
+def is_deadlocked(run: Run) -> bool:
+    """Whether ranks of it wait for what never comes."""
+    return run.diagnosis is not None and any(isinstance(rank.ending, Deadlocked) for rank in run.ranks)
 
 
 def untold(findings: Sequence[Finding], run: Run | None) -> list[Finding]:
     """The findings that the table of a deadlocked run does not tell already."""
     diagnosed = run.diagnosis.findings if run and run.diagnosis else ()
-    told = {cause(finding) for finding in diagnosed if not finding.expected}
+    told = {cause(finding) for finding in diagnosed if run and not finding.expected and _is_in_table(finding, run)}
     return [finding for finding in findings if cause(finding) not in told]
+
+
+def _is_in_table(finding: Finding, run: Run) -> bool:
+    """Whether a finding of the run's diagnosis says no more than that its ranks wait there, have returned, or were
+    struck by what another rank did."""
+    causes = run.diagnosis.ranks if run.diagnosis else ()
+    blamed = [rank for rank in run.ranks if rank.rank in finding.ranks]
+    if any(rank.rank in causes and not isinstance(rank.ending, Deadlocked) for rank in blamed):
+        return False
+    return all(rank.ending.at == finding.line for rank in blamed)
 
 
 def waits(run: Run) -> list[Row]:
@@ -108,12 +124,25 @@ def waits(run: Run) -> list[Row]:
 
 
 def deadlock_lines(run: Run, exercise: Exercise) -> list[str]:
-    """A deadlock in lines: a heading and the aligned table of what every rank waits in."""
+    """A deadlock in lines: the table of what every rank waits in, and who was in which communication when."""
+    return [*deadlock_table(run, exercise), *strip_lines(run)]
+
+
+def deadlock_table(run: Run, exercise: Exercise, width: int | None = None) -> list[str]:
+    """A heading and the aligned table of what every rank waits in. Where it has to fit into `width` columns, the lines'
+    numbers stay."""
     head = finding_lines(Finding(subject="Deadlock: no rank can go on", case=run.case.id), exercise)
     rows = [("rank", "waits in", "line"), *waits(run)]
     wide = max(len(state) for _, state, _ in rows)
-    table = [f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in rows]
-    return [*head, *table, *strip_lines(run)]
+    if width is not None:
+        wide = min(wide, max(8, width - 14))
+    cells = [(rank, shortened(state, wide), line) for rank, state, line in rows]
+    return [*head, *(f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in cells)]
+
+
+def shortened(text: str, width: int) -> str:
+    """`text` in at most `width` letters."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def strip_lines(run: Run) -> list[str]:
@@ -133,16 +162,12 @@ def _state(rank: RankRecord, run: Run) -> str:
     others = [r.ending.wait for r in run.ranks if isinstance(r.ending, Deadlocked)]
     differ = {other.bytes for other in others if other.operation == wait.operation} - {wait.bytes}
     told = f"{waiting(wait)} of {wait.bytes:,} bytes" if differ and wait.bytes is not None else waiting(wait)
-    return " ".join(told.split())
+    return " ".join(f"{told}{ours(rank.ending.stack)}".split())
 
 
 def cause(finding: Finding) -> Finding:
     """A finding without its hint: what two checks may have in common."""
     return replace(finding, hint=None)
-
-
-def _deadlocked(run: Run) -> bool:
-    return run.diagnosis is not None and any(isinstance(rank.ending, Deadlocked) for rank in run.ranks)
 
 
 def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
@@ -153,8 +178,9 @@ def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
 # ── what ranks printed ──
 
 
-def printed(report: Report) -> list[tuple[str, list[str]]]:
-    """What the ranks of the first run in trouble printed: a label and the lines for each group that printed alike."""
+def printed(report: Report, whole: str = "") -> list[tuple[str, list[str]]]:
+    """What the ranks of the first run in trouble printed: a label and the lines for each group that printed alike.
+    Where some are left out, `whole` says what has them all."""
     run = in_trouble(report)
     if run is None:
         return []
@@ -164,7 +190,7 @@ def printed(report: Report) -> list[tuple[str, list[str]]]:
             shown.setdefault(rank.output, []).append(rank.rank)
     world = len(run.ranks)
     where = f"on {count(world, 'rank')}" if run.case.probe else "when the file was imported"
-    return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text)) for text, ranks in shown.items()]
+    return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text, whole)) for text, ranks in shown.items()]
 
 
 def in_trouble(report: Report) -> Run | None:
@@ -179,12 +205,12 @@ def _in_trouble(run: Run, report: Report) -> bool:
     return any(rank.output.strip() for rank in run.ranks) and (run.diagnosis is not None or run.case.id in blamed)
 
 
-def _trimmed(text: str) -> list[str]:
+def _trimmed(text: str, whole: str) -> list[str]:
     lines = [line.rstrip() for line in text.strip("\n").split("\n")]
     if len(lines) > OUTPUT_LINES:
         head = OUTPUT_LINES // 2
         tail = OUTPUT_LINES - head - 1
-        lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines)"]
+        lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines{whole})"]
     return lines
 
 

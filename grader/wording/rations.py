@@ -25,6 +25,7 @@ TEXTS = 200_000
 """Of all else that ranks say of their endings."""
 FINDINGS = 800_000
 """Of all that checks and diagnoses have found."""
+TEXTS_OF_AN_ENDING = ("type", "message", "code", "signal", "limit", "caught")
 LEAST_TEXT, LONGEST = 40, 600
 """Letters of one text that are shown at least, and at most."""
 
@@ -141,7 +142,7 @@ def _ends(text: str, room: int) -> str:
 
 def _texts(ending: Ending) -> list[str]:
     """What a rank says of its ending, beside the stack."""
-    fields = [getattr(ending, name, "") for name in ("type", "message", "code", "signal", "limit")]
+    fields = [getattr(ending, name, "") for name in TEXTS_OF_AN_ENDING]
     wait = getattr(ending, "wait", None)
     return [*fields, *getattr(ending, "causes", ()), *((wait.operation, wait.group) if wait else ())]
 
@@ -152,7 +153,7 @@ def _terse(ending: Ending, longest: int) -> Ending:
     def cut(text: str) -> str:
         return _cut(text, longest)
 
-    names = [name for name in ("type", "message", "code", "signal", "limit") if hasattr(ending, name)]
+    names = [name for name in TEXTS_OF_AN_ENDING if hasattr(ending, name)]
     short: dict[str, Any] = {name: cut(getattr(ending, name)) for name in names}
     if causes := getattr(ending, "causes", ()):
         short["causes"] = tuple(map(cut, causes))

@@ -27,13 +27,14 @@ from grader.model import (
     Verdict,
     Wait,
 )
+from grader.model.plain import PLAIN_TYPES, error_in_words, ours
 from grader.model.words import count, rank_list
 from grader.wording.rations import with_rows_rationed, with_texts_rationed
 
 LIMIT = 600
 """Characters of one text that are shown."""
 
-LIMITS = {"output": 8_000, "hint": 2_000}
+LIMITS = {"output": 40_000, "hint": 2_000}
 """Fields that may be longer: the engine has trimmed the first, and an author wrote the second."""
 
 IMPORT = "import[1]"
@@ -166,15 +167,16 @@ def ended(ending: Ending) -> str:
     """How a rank ended, in a few words."""
     match ending:
         case Raised():
-            return f"raised {ending.type}: {ending.message}" if ending.message else f"raised {ending.type}"
+            meaning = PLAIN_TYPES.get(ending.type)
+            return meaning.short if meaning else f"raised {error_in_words(ending.type, ending.message)}"
         case Exited():
             return f"left with {ending.how}({ending.code})"
         case Killed():
             return f"stopped by the grader ({ending.signal})" if ending.by_grader else f"killed by {ending.signal}"
         case Deadlocked():
-            return f"waits in {waiting(ending.wait)}"
+            return f"waits in {waiting(ending.wait)}{ours(ending.stack)}"
         case TimedOut():
-            busy = f", waiting in {waiting(ending.wait)}" if ending.wait else ""
+            busy = f", waiting in {waiting(ending.wait)}{ours(ending.stack)}" if ending.wait else ""
             return f"ran out of time{' during import' if ending.importing else ''}{busy}"
     return ending.kind
 

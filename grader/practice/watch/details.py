@@ -13,7 +13,7 @@ from grader.practice.watch.pages import Lines
 from grader.wording import plain
 from grader.wording.layout import crop, hang, paragraph, spaced, strip_lines, value, wrap
 from grader.wording.marks import FINDINGS_SHOWN
-from grader.wording.plain import beginning, deadlock_lines, deadlock_of, finding_lines, printed, untold
+from grader.wording.plain import beginning, deadlock_of, deadlock_table, finding_lines, printed, untold
 from grader.wording.text import source_lines
 
 
@@ -105,7 +105,7 @@ def _why(verdict: Verdict, report: Report, width: int) -> Lines:
 
 def _deadlock(run: Run, report: Report, width: int) -> Lines:
     """The table of what each rank waits in, and who was in which communication when."""
-    table = [Text(f"  {crop(line, width - 2)}") for line in deadlock_lines(run, report.exercise)]
+    table = [Text(f"  {crop(line, width - 2)}") for line in deadlock_table(run, report.exercise, width - 2)]
     return [*table, *strip_lines(run, width, 2)]
 
 
@@ -134,7 +134,7 @@ def _hints(state: State, row: Row, findings: Sequence[Finding], width: int) -> L
 
 def _printed(verdict: Verdict, report: Report, width: int) -> Iterator[Lines]:
     """What the ranks printed."""
-    for label, lines in printed(report)[:2] if verdict.outcome is Outcome.FAILED else ():
+    for label, lines in printed(report, "; o opens a page with all")[:2] if verdict.outcome is Outcome.FAILED else ():
         head = wrap(Text(f"{label[:1].upper()}{label[1:]}:"), width)
         yield head + [Text(f"  │ {crop(line, width - 4)}") for line in lines]
 

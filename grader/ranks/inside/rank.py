@@ -57,6 +57,8 @@ class Rank:
         self._recorded: set[str] = set()
         self._held: list[Any] = []
         self.importing = False
+        self.caught: list[Any] | None = None
+        """What the student's last call raised, with its line; None where it raised nothing."""
         self._imported = False
         self.drawn: Future[int] = Future()
         """This rank's secret, once the supervisor has told it."""
@@ -111,10 +113,12 @@ class Rank:
 
     def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Attempt:
         """Call student code and catch what it raises."""
+        self.caught = None
         try:
             return Attempt(value=function(*args, **kwargs))
         except Exception as error:
             line = next((f[1] for f in reversed(frames_of(error, self.student.__file__ or "")) if f[3]), None)
+            self.caught = [f"{type(error).__qualname__}: {text_of(error)}", line]
             return Attempt(error=error, line=line)
 
     def hold_group(self) -> None:
@@ -190,7 +194,8 @@ def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> N
                 rank.drawn.set_result(int(request.removeprefix(SECRET)))
                 continue
             _tell_trace(rank)
-            _tell(rank.send, {"snapshot": waits.snapshot(main_thread, own, file), "request": request.decode()})
+            snapshot = {**waits.snapshot(main_thread, own, file), "caught": rank.caught}
+            _tell(rank.send, {"snapshot": snapshot, "request": request.decode()})
     released.set()
 
 

@@ -22,7 +22,9 @@ from grader.records import wire
 from grader.records.structure import trace_of
 
 LIVE = b"L"
-"""Prefix of live messages, which go to the listener. No wire frame begins so."""
+PRINTED = b"P"
+"""Prefixes of what goes to a listener: what ranks do while they stand still, and, after the rank's number in two bytes,
+what one has printed. No wire frame begins so."""
 READ_AT_ONCE = 4 * 2**20
 """So many bytes of one rank are taken in before the others get their turn."""
 DEVICES = ("cpu", "cuda")

@@ -21,13 +21,16 @@ class Meeting:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadState:
     """What one Python thread of a rank does: it sits in "communication", waits for another thread of its process
-    ("passive") or does anything else ("busy": computing, sleeping, reading a file)."""
+    ("passive") or does anything else ("busy": computing, sleeping, reading a file). `caught` is what the student's last
+    call raised, "Type: message", and its line, where the probe has caught that."""
 
     main: bool
     state: str
     wait: Wait | None = None
     stack: tuple[StackFrame, ...] = ()
     meeting: Meeting | None = None
+    caught: str = ""
+    caught_at: int | None = None
 
 
 Snapshot = tuple[ThreadState, ...]

@@ -7,10 +7,11 @@ import os
 import signal
 import time
 
-from grader.model import Ending, Killed, StackFrame, TimedOut
+from grader.model import Ending, Killed, StackFrame
 from grader.ranks.watch.evidence import ThreadState
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.parsing import stack_of_dump
+from grader.ranks.watch.telling import timed_out
 from grader.ranks.watch.watched import Watched, stopped
 
 ANSWER, TICK = 1.0, 0.04
@@ -27,7 +28,7 @@ def late_endings(late: list[Watched], main: dict[int, ThreadState], folder: RunF
 def _ending(rank: Watched, main: ThreadState, stack: tuple[StackFrame, ...]) -> Ending:
     if stopped(rank.pid):  # it cannot answer, and those that wait for it may look as busy as it does
         return Killed(signal="SIGSTOP")
-    return TimedOut(wait=main.wait, stack=main.stack or stack)
+    return timed_out(main, main.stack or stack)
 
 
 def stacks_by_signal(ranks: list[Watched], folder: RunFolder, file: str) -> dict[int, tuple[StackFrame, ...]]:

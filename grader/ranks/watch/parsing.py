@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from grader.model import Ending, Exited, Finished, Raised, StackFrame, Wait
@@ -47,7 +48,16 @@ def snapshot_from(raw: Mapping[str, Any], file: str) -> Snapshot:
     threads = raw["threads"]
     if type(threads) is not list or len(threads) > MAX_THREADS:
         raise ValueError("no threads")
-    return tuple(_thread(thread, file) for thread in threads)
+    caught = _caught(raw.get("caught"))
+    return tuple(replace(state, **caught) if state.main else state for state in (_thread(t, file) for t in threads))
+
+
+def _caught(raw: Any) -> dict[str, Any]:
+    """What the student's last call raised, as the rank tells it."""
+    if raw is None:
+        return {}
+    message, line = rows(raw)
+    return {"caught": text(message), "caught_at": line if _is_number(line) and line > 0 else None}
 
 
 def _thread(raw: Mapping[str, Any], file: str) -> ThreadState:

@@ -7,7 +7,6 @@ The judge gets, over one connection, a wire frame for each rank and a last one f
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from multiprocessing.connection import Connection, wait
@@ -20,14 +19,14 @@ from grader.ranks.request import Request, secrets_from
 from grader.ranks.watch import quiet, reaper
 from grader.ranks.watch.account import OverBudget, require_affordable
 from grader.ranks.watch.census import Excess, census_of
-from grader.ranks.watch.channel import LIVE, Answer, Hello, Imported, Message, Observation, TraceSoFar, message_of
+from grader.ranks.watch.channel import Answer, Hello, Imported, Message, Observation, TraceSoFar, message_of
 from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
 from grader.ranks.watch.late import late_endings
 from grader.ranks.watch.starting import given_port, started
-from grader.ranks.watch.telling import STOPPED, live_row, told
+from grader.ranks.watch.telling import STOPPED, deadlocked, live_message, live_row, printed_message, told
 from grader.ranks.watch.watched import Watched, signal_name
 from grader.ranks.watch.witness import Watcher
 from grader.records import wire
@@ -127,6 +126,9 @@ class Supervisor:
         data = os.read(rank.output.fileno(), 1 << 16)
         if data:
             rank.printed.add(data)
+            if self.request.echo:
+                with contextlib.suppress(OSError):
+                    self.judge.send_bytes(printed_message(rank.rank, data))
         else:
             rank.output.close()
             rank.output = None
@@ -228,7 +230,7 @@ class Supervisor:
             self._snapshots([rank for rank in self.ranks if rank.live])
         for rank in self.ranks:
             if rank.rank in waits:
-                self._end(rank, Deadlocked(wait=waits[rank.rank], stack=main_thread(rank.snapshot or NO_ANSWER).stack))
+                self._end(rank, deadlocked(waits[rank.rank], main_thread(rank.snapshot or NO_ANSWER)))
 
     def _snapshots(self, ranks: list[Watched]) -> dict[int, Snapshot]:
         """Ask each rank what it does. One that cannot answer holds the GIL in C: it counts as busy."""
@@ -246,9 +248,8 @@ class Supervisor:
 
     def _tell_live(self, found: dict[int, Snapshot]) -> None:
         """What each rank does, for somebody who watches."""
-        rows = [live_row(rank, found.get(rank.rank)) for rank in self.ranks]
         with contextlib.suppress(OSError):
-            self.judge.send_bytes(LIVE + json.dumps(rows).encode())
+            self.judge.send_bytes(live_message([live_row(rank, found.get(rank.rank)) for rank in self.ranks]))
 
     def _time_out(self, live: list[Watched]) -> None:
         main = {number: main_thread(found) for number, found in self._snapshots(live).items()}

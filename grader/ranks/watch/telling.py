@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 from typing import Any
 
-from grader.model import Ending, Killed, Raised
+from grader.model import Deadlocked, Ending, Killed, Raised, StackFrame, TimedOut, Wait
 from grader.model.errors import WireError
+from grader.model.plain import ours
 from grader.model.run import BUSY
 from grader.model.trace import Trace
-from grader.ranks.watch.evidence import Snapshot, main_thread
+from grader.ranks.watch.channel import LIVE, PRINTED
+from grader.ranks.watch.evidence import Snapshot, ThreadState, main_thread
 from grader.ranks.watch.watched import Watched
 from grader.records import wire
 from grader.records.structure import unstructure
@@ -43,13 +46,35 @@ def _head(rank: Watched, ending: Ending, trace: Trace | None) -> dict[str, Any]:
     }
 
 
+def deadlocked(wait: Wait, main: ThreadState) -> Deadlocked:
+    """The ending of a rank that waits so for ever; `main` is its main thread."""
+    return Deadlocked(wait=wait, stack=main.stack, caught=main.caught, caught_at=main.caught_at)
+
+
+def timed_out(main: ThreadState, stack: tuple[StackFrame, ...]) -> TimedOut:
+    """The ending of a rank that was still there when the time was up."""
+    return TimedOut(wait=main.wait, stack=stack, caught=main.caught, caught_at=main.caught_at)
+
+
 def live_row(rank: Watched, snapshot: Snapshot | None) -> list[Any]:
     """Rank, what it does, at which line of the student's file."""
     if rank.ending or not snapshot:
         return [rank.rank, rank.ending.kind if rank.ending else "starts", None]
     main = main_thread(snapshot)
     line = next((frame.line for frame in reversed(main.stack) if frame.student), None)
-    return [rank.rank, f"waits in {main.wait.operation}" if main.wait else BUSY, line]
+    if not main.wait:
+        return [rank.rank, BUSY, line]
+    return [rank.rank, f"waits in {main.wait.operation}{ours(main.stack)}", line]
+
+
+def live_message(rows: list[list[Any]]) -> bytes:
+    """What the ranks do, to whoever watches."""
+    return LIVE + json.dumps(rows).encode()
+
+
+def printed_message(rank: int, data: bytes) -> bytes:
+    """What a rank has printed, to whoever wants to hear it at once."""
+    return PRINTED + rank.to_bytes(2) + data
 
 
 def fault(error: Exception, folder: str) -> str:
