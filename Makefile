@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
@@ -81,7 +82,7 @@ new: $(READY)
 	@$(GRADER) new $(NAME) $(ARGS)
 
 ## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]
-verify: $(READY)
+verify: $(TOOLS)
 	@$(GRADER) verify $(EX) $(ARGS)
 
 ## bundle     what students and platforms get: make bundle ARGS="student DIR" (gradescope, github: docs/courses.md)
@@ -99,15 +100,15 @@ browser:
 	  || { $(say) "Chromium could not be installed by apt; the lines above say why. Without it tests of the page are skipped." >&2; exit 3; }
 
 ## test       lint, types and all tests, the layer law among them, two files at a time; ARGS goes to pytest
-test: lint types
+test: $(TOOLS) lint types
 	@$(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 ## lint       ruff: rules and formatting of imports
-lint: $(READY)
+lint: $(TOOLS)
 	@$(PY) -m ruff check --quiet .
 
 ## types      mypy, strict, for the grader
-types: $(READY)
+types: $(TOOLS)
 	@$(PY) -m mypy --no-error-summary
 
 ## bench      time and memory as ratios, and the time from a save to its verdicts
@@ -115,20 +116,31 @@ bench: $(READY)
 	@$(PY) -m grader.authoring.bench $(ARGS)
 	@$(PY) -m grader.authoring.watch_bench
 
+# What tests need beside what grading needs, in the same environment.
+$(TOOLS): $(READY) requirements-dev.lock
+	@$(say) "Adding to $(VENV) what the project's own tests need. This happens once." >&2
+	@$(PY) -m pip install $(PIP_FLAGS) --constraint requirements.lock --requirement requirements-dev.lock >&2 \
+	  || { $(say) "pip could not install requirements-dev.lock; the lines above say why. Mend that and call make again." >&2; exit 3; }
+	@touch $(TOOLS)
+
 ## -- The environment
-## lock       write requirements.lock anew from the ranges of pyproject.toml
+## lock       write requirements.lock and requirements-dev.lock anew from the ranges of pyproject.toml
 lock:
 	$(call need_python)
 	@$(PYTHON) -m venv --clear .venv-lock
+	@.venv-lock/bin/python -m pip install $(PIP_FLAGS) --editable . 'flit_core>=3.11,<5'
+	@{ printf '%s\n%s\n' "$(LOCK_LINE_1)" "$(LOCK_LINE_2)"; $(LOCKED); } > requirements.lock.partial
 	@.venv-lock/bin/python -m pip install $(PIP_FLAGS) --editable '.[dev]'
-	@{ printf '%s\n%s\n' "$(LOCK_LINE_1)" "$(LOCK_LINE_2)"; \
-	   .venv-lock/bin/python -m pip list --format=freeze --exclude pip --exclude ranklings \
-	   | sed -e 's/+.*//' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton=/d'; } > requirements.lock.partial
+	@{ printf '%s\n' "$(LOCK_LINE_DEV)"; $(LOCKED) | grep -vxFf requirements.lock.partial; } > requirements-dev.lock.partial
 	@mv requirements.lock.partial requirements.lock
+	@mv requirements-dev.lock.partial requirements-dev.lock
 	@rm -rf .venv-lock
 
-LOCK_LINE_1 := \# What this project was last proven with, for pip. Written by make lock from the ranges of pyproject.toml;
+LOCKED = .venv-lock/bin/python -m pip list --format=freeze --exclude pip --exclude ranklings \
+  | sed -e 's/+.*//' -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton=/d'
+LOCK_LINE_1 := \# What grading and practice were last proven with, for pip. Written by make lock from the ranges of pyproject.toml;
 LOCK_LINE_2 := \# what torch needs for one platform only (CUDA, Triton) is left to pip.
+LOCK_LINE_DEV := \# What the project's own tests need beside requirements.lock, for pip. Written by make lock as well.
 
 ## clean      remove caches
 clean:

@@ -9,12 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from grader import catalog
 from grader.authoring import quiz_formulas
@@ -149,10 +152,23 @@ def test_the_real_exercises_come_with_those_that_they_build_on():
     assert [exercise.name[:2] for exercise in project.chosen(["03"], ROOT)] == ["01", "02", "03"]
 
 
-def test_the_lock_of_a_student_holds_what_grading_needs_and_no_developers_tool():
-    kept = {line.partition("==")[0].lower() for line in project.lock(ROOT) if "==" in line}
-    assert {"torch", "pytest", "click", "jinja2", "pydantic", "flit_core"} <= kept
-    assert not {"ruff", "mypy", "hypothesis", "libcst", "import-linter"} & kept
+def locked(path: Path) -> set[str]:
+    """The packages of a lock."""
+    lines = path.read_text().splitlines()
+    return {canonicalize_name(line.partition("==")[0]) for line in lines if not line.startswith("#")}
+
+
+def test_the_lock_of_a_student_holds_what_grading_needs_and_no_developers_tool(student):
+    """Every range of pyproject.toml is in the one lock or in the other, and nothing is in both."""
+    project_table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed, tools = (
+        {canonicalize_name(Requirement(text).name) for text in texts}
+        for texts in (project_table["dependencies"], project_table["optional-dependencies"]["dev"])
+    )
+    kept, theirs = locked(ROOT / "requirements.lock"), locked(ROOT / "requirements-dev.lock")
+    assert needed | {"flit-core"} <= kept and not kept & theirs
+    assert tools <= kept | theirs and {"ruff", "mypy", "hypothesis", "libcst", "playwright"} <= theirs
+    assert (student / "requirements.lock").read_text() == (ROOT / "requirements.lock").read_text()
 
 
 def test_a_folder_that_holds_something_is_not_written_to(root, tmp_path):

@@ -56,7 +56,10 @@ def _show_usage(error: click.ClickException) -> None:
 def _unexpected(error: Exception) -> str:
     """One sentence for an exception that nobody foresaw."""
     if isinstance(error, ModuleNotFoundError) and not (error.name or "grader").startswith("grader"):
-        return f"grader: The package {error.name} is not installed here. `make grade` creates an environment with it."
+        return (
+            f"grader: The package {error.name} is not installed here. `make grade` creates an environment that has what "
+            "grading needs, `make test` adds what developing needs."
+        )
     if isinstance(error, MemoryError):
         return "grader: This machine ran out of memory while the grader worked. Close other programs and try again."
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]

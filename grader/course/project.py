@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, requires
+from collections.abc import Sequence
 from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from grader import catalog
 from grader.model import Exercise
@@ -19,6 +15,8 @@ from grader.practice.reset import original
 LOCK, PYPROJECT, MAKEFILE = "requirements.lock", "pyproject.toml", "Makefile"
 AUTHORS, ENVIRONMENT = "## -- For authors\n", "## -- The environment\n"
 """The part of the Makefile between these is for the project's own developers."""
+TOOLS = "TOOLS := $(VENV)/.tools\n"
+"""What marks their environment."""
 TEST = """\
 ## -- This copy
 ## test       whether this copy is whole: every exercise loads, and its stub is judged
@@ -26,8 +24,6 @@ test: $(READY)
 \t@$(PY) -m pytest -q tests $(ARGS)
 
 """
-BUILD = ("flit_core",)
-"""Needed to install the grader itself."""
 
 
 def chosen(names: Sequence[str], root: Path) -> tuple[Exercise, ...]:
@@ -80,10 +76,10 @@ def copy_grader(root: Path, to: Path) -> None:
 
 
 def write_environment(root: Path, to: Path) -> None:
-    """pyproject.toml without the developers' tools, the lock of what is left, and the Makefile without the authors'
+    """pyproject.toml without the developers' tools, the lock without theirs, and the Makefile without the authors'
     part."""
     (to / PYPROJECT).write_text(_without_tools((root / PYPROJECT).read_text(encoding="utf-8")), encoding="utf-8")
-    (to / LOCK).write_text("".join(lock(root)), encoding="utf-8")
+    shutil.copyfile(root / LOCK, to / LOCK)
     (to / MAKEFILE).write_text(makefile((root / MAKEFILE).read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -101,31 +97,7 @@ def makefile(text: str) -> str:
     if not (found and also_found):
         raise UsageError(f"{MAKEFILE} lacks the line {AUTHORS.strip()!r} or {ENVIRONMENT.strip()!r}.")
     after = re.sub(r"## lock .*?(?=## clean)", "", after, flags=re.DOTALL)
+    before = before.replace(TOOLS, "")
     made = before + TEST + ENVIRONMENT + after
     targets = re.findall(r"^([a-z]+):", made, flags=re.MULTILINE)
     return re.sub(r"^\.PHONY:.*$", f".PHONY: {' '.join(targets)}", made, flags=re.MULTILINE)
-
-
-def lock(root: Path) -> Iterator[str]:
-    """The lines of the lock that the grader needs to run."""
-    needed = {canonicalize_name(name) for name in _closure(["ranklings", *BUILD])}
-    for line in (root / LOCK).read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.startswith("#") or canonicalize_name(line.partition("==")[0].strip()) in needed:
-            yield line
-
-
-def _closure(names: Sequence[str], find: Callable[[str], Sequence[str] | None] = requires) -> set[str]:
-    """The distributions that these need, directly or not, and they themselves; extras left out."""
-    seen: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if canonicalize_name(name) in seen:
-            continue
-        seen.add(canonicalize_name(name))
-        try:
-            needed = map(Requirement, find(name) or [])
-            waiting += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
-        except PackageNotFoundError:
-            continue  # needed on another platform only
-    return seen
