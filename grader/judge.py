@@ -69,10 +69,15 @@ def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Ver
 
 
 def judge_live(
-    exercise: Exercise, run_case: Callable[[Case], Run], tell: Callable[[Verdict], None] | None = None
+    exercise: Exercise,
+    run_case: Callable[[Case], Run],
+    tell: Callable[[Verdict], None] | None = None,
+    *,
+    only: bool = False,
 ) -> tuple[Verdict, ...]:
-    """The same while the cases still run: `run_case` waits for one, `tell` hears each verdict as it comes."""
-    return judge_with(Panel(exercise, run_case, tell))
+    """The same while the cases still run: `run_case` waits for one, `tell` hears each verdict as it comes. With `only`
+    no test is run but those of the exercise's checks, of which some were left out."""
+    return judge_with(Panel(exercise, run_case, tell), [check.id for check in exercise.checks] if only else [])
 
 
 _one_at_a_time = threading.RLock()
@@ -80,15 +85,15 @@ _one_at_a_time = threading.RLock()
 filters of warnings for the whole process. Ranks of other grades run on meanwhile."""
 
 
-def judge_with(panel: Panel, only: str | None = None) -> tuple[Verdict, ...]:
-    """Run the checks of one exercise in this process, under none of the user's settings; `only` names one check."""
+def judge_with(panel: Panel, only: Sequence[str] = ()) -> tuple[Verdict, ...]:
+    """Run the checks of one exercise in this process, under none of the user's settings; `only` names some of them."""
     exercise = panel.exercise
     paths = [folder / "checks.py" for folder in exercise.check_folders]
     options = ["-c", os.devnull, "--rootdir", str(exercise.folder), "--noconftest", "--import-mode=importlib", "-s"]
     plugins = [*(word for name in UNUSED for word in ("-p", f"no:{name}")), "-p", "pytest_timeout"]
     patience = TIMEOUT + 3 * sum(case.deadline for case in exercise.cases)  # a check may wait for its runs
     settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}", "--continue-on-collection-errors"]
-    chosen = [str(path) for path in paths] if only is None else [f"{panel.file_of(only)}::test_{only}"]
+    chosen = [f"{panel.file_of(check)}::test_{check}" for check in only] or [str(path) for path in paths]
     with _one_at_a_time:
         try:
             pytest.main(["--disable-plugin-autoload", *options, *plugins, *settings, *chosen], plugins=[panel])

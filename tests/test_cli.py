@@ -198,6 +198,13 @@ def test_without_ex_all_that_is_begun_is_graded(fake, root):
     assert [asked.exercise for asked in fake.asked] == ["02_ring"]
 
 
+def test_one_check_alone_is_asked_for_by_its_name_and_is_not_kept(fake, root):
+    begin(root)
+    assert call("grade", "1", "--only", "adds").exit_code == 0 and fake.asked[-1].only == ("adds",)
+    assert "--only goes with one exercise" in refused(call("grade", "1", "2", "--only", "adds"))
+    assert json.loads(call("progress", "--json").stdout)["exercises"][0]["attempts"] == 0
+
+
 def test_where_nothing_is_begun_a_sentence_says_where_to_start(fake):
     assert "Start with exercises/01_add/add.py" in refused(call("grade"))
     assert not fake.asked
@@ -587,10 +594,13 @@ def test_the_solution_is_shown_after_a_pass_or_with_a_clear_word(fake, root):
     folder = root / "reference/01_add"
     folder.mkdir(parents=True)
     (folder / "add.py").write_text("def add(rank): return sum\n")
+    (folder / "variants").mkdir()
+    (folder / "variants" / "by_hand.py").write_text("def add(rank): return 3\n")
     assert "You have not passed 01_add yet" in refused(call("show", "1", "--solution"))
     assert "return sum" in call("show", "1", "--solution", "--spoil").stdout
     call("grade", "1")
-    assert "return sum" in call("show", "1", "--solution").stdout
+    shown = call("show", "1", "--solution").stdout
+    assert "return sum" in shown and "Another way to be right: by hand" in shown and "return 3" in shown
     assert "No solution of 02_ring is in this copy" in refused(call("show", "2", "--solution"))
 
 

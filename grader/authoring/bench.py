@@ -102,7 +102,7 @@ def families_asked(exercise: Exercise, runs: tuple[Run, ...]) -> dict[str, set[s
             into.add(case.id)
             return by_case[case.id]
 
-        judge_with(Panel(exercise, give), only=check.id)
+        judge_with(Panel(exercise, give), only=[check.id])
     return asked
 
 

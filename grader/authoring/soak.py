@@ -75,7 +75,7 @@ def _judged_alone(session: Session, exercise: Exercise, specimen: Specimen) -> T
     start, seed = time.monotonic(), secrets.randbelow(MAX_SEED)
     submission = Submission.of(specimen.path, specimen.source)
     panel = Panel(replace(exercise, cases=seeded(exercise, seed)), lambda case: session.run(exercise, submission, case))
-    verdicts = judge_with(panel, only=exercise.checks[0].id)
+    verdicts = judge_with(panel, only=[exercise.checks[0].id])
     specimen = replace(specimen, fails=specimen.fails & {exercise.checks[0].id})
     return Trial(specimen=specimen, verdicts=verdicts, seed=seed, seconds=time.monotonic() - start)
 

@@ -57,8 +57,8 @@ def _unexpected(error: Exception) -> str:
     """One sentence for an exception that nobody foresaw."""
     if isinstance(error, ModuleNotFoundError) and not (error.name or "grader").startswith("grader"):
         return (
-            f"grader: The package {error.name} is not installed here. `make grade` creates an environment that has what "
-            "grading needs, `make test` adds what developing needs."
+            f"grader: The package {error.name} is not installed here. `make grade` creates an environment with what "
+            "grading needs, and `make test` adds what developing needs."
         )
     if isinstance(error, MemoryError):
         return "grader: This machine ran out of memory while the grader worked. Close other programs and try again."

@@ -27,6 +27,7 @@ from grader.grading.request import Machine, need_torch
 @click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course.")
 @click.option("--submitted-at", metavar="TIME", help="When it was handed in, as 2026-10-12T23:59:00+02:00.")
 @click.option("--due", metavar="TIME", help="A later due date, for a student who has an extension.")
+@click.option("--only", metavar="CHECK", multiple=True, help="This check alone, with what it needs; may be repeated.")
 @outputs.options
 @click.option("--trace", type=file_path, metavar="FILE", help="Also write the ranks' timelines, for Perfetto.")
 @click.option("--save-runs", type=file_path, metavar="FILE", help="Keep what the ranks did, to be judged again.")

@@ -47,6 +47,7 @@ class Options:
     outputs: Outputs
     assignment: Path | None
     checks: Path | None
+    only: tuple[str, ...]
     submitted_at: datetime | None
     due: datetime | None
 
@@ -62,6 +63,7 @@ class Options:
             journal=self.journal,
             from_runs=self.from_runs,
             checks=checks,
+            only=self.only,
         )
 
     @property
@@ -73,6 +75,8 @@ class Options:
         for option in ("trace", "journal", "save_runs", "from_runs"):
             if getattr(self, option) and len(plan.parts) != 1:
                 raise UsageError(f"--{option.replace('_', '-')} goes with one exercise, not with {len(plan.parts)}.")
+        if self.only and (plan.assigned or len(plan.parts) != 1 or self.journal):
+            raise UsageError("--only goes with one exercise, and with neither an assignment nor a journal.")
         if plan.assigned and self.submission and not self.submission.is_dir():
             raise UsageError(f"There is no folder {self.submission}; an assignment is handed in as a folder.")
         if self.submission and len(plan.parts) > 1 and not self.submission.is_dir():
@@ -204,7 +208,7 @@ def _keep(graded: Graded, plan: Plan, asked: Options) -> None:
     if asked.save_runs:
         with apart.doing("--save-runs"):
             files.write(asked.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))
-    if not (plan.assigned or asked.from_runs):
+    if not (plan.assigned or asked.from_runs or asked.only):
         attempts.remember(report, plan.request.root)
     apart.conclude()
 

@@ -8,8 +8,9 @@ import signal
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from grader import catalog, leaving
@@ -20,11 +21,12 @@ from grader.grading.request import Machine, Request
 from grader.grading.running import Runner, traced
 from grader.grading.sessions import AnySession
 from grader.model import MAX_SEED, Exercise, Outcome, Report, Submission, Verdict
-from grader.model.errors import NotRun
+from grader.model.errors import NotRun, UsageError
 from grader.records import recording
 from grader.records.journal import Journal
 from grader.submission import receive, receive_or_miss
 
+ONLY = "Other checks than these were not asked for, and this grade is not in your progress."
 INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -39,9 +41,9 @@ def grade(request: Request, session: AnySession, listener: Listener = SILENT, ma
     exercise = load(request)
     submission = received(request, exercise)
     with run(request, exercise, submission, session, listener, machine) as runs:
-        verdicts = judge(exercise, submission, runs)
+        verdicts = judge(exercise, submission, runs, only=bool(request.only))
     save(request, exercise, runs)
-    return summarise(
+    report = summarise(
         exercise,
         submission,
         runs.finished(),
@@ -51,6 +53,7 @@ def grade(request: Request, session: AnySession, listener: Listener = SILENT, ma
         sandbox=session.level,
         seconds=time.monotonic() - start,
     )
+    return replace(report, notes=(*report.notes, ONLY)) if request.only else report
 
 
 def load(request: Request) -> Exercise:
@@ -58,7 +61,22 @@ def load(request: Request) -> Exercise:
     exercise = catalog.load(request.exercise, request.root)
     if request.checks:
         exercise = catalog.overlay(exercise, request.checks)
+    if request.only:
+        exercise = narrowed(exercise, request.only)
     return traced(exercise) if request.trace else exercise
+
+
+def narrowed(exercise: Exercise, only: Sequence[str]) -> Exercise:
+    """The exercise with these checks alone and those that they need. Raises UsageError that names those there are."""
+    checks = {check.id: check for check in exercise.checks}
+    for name in only:
+        if name not in checks:
+            raise UsageError(f"{exercise.name} has no check '{name}'; there are {', '.join(checks)}.")
+    kept, waiting = set[str](), list(only)
+    while waiting:
+        kept.add(name := waiting.pop())
+        waiting += checks[name].needs
+    return replace(exercise, checks=tuple(check for check in exercise.checks if check.id in kept))
 
 
 def solution(exercise: Exercise, root: Path) -> Submission | None:
@@ -130,8 +148,11 @@ def _seed(request: Request) -> int:
     return secrets.randbelow(MAX_SEED) if request.seed is None else request.seed
 
 
-def judge(exercise: Exercise, submission: Submission, runs: Runner | Recorded) -> tuple[Verdict, ...]:
-    """The verdict of each check, as soon as the runs are there that it asks for."""
+def judge(
+    exercise: Exercise, submission: Submission, runs: Runner | Recorded, *, only: bool = False
+) -> tuple[Verdict, ...]:
+    """The verdict of each check, as soon as the runs are there that it asks for. Where the exercise has `only` some of
+    its checks, no other test is run and no other case."""
     from grader import judge as judging  # not earlier: it brings pytest
 
     if submission.problem is not None:
@@ -142,8 +163,9 @@ def judge(exercise: Exercise, submission: Submission, runs: Runner | Recorded) -
         return tuple(Verdict(check=check, outcome=Outcome.BLOCKED, message=str(error)) for check in exercise.checks)
     if imported is not None and imported.diagnosis is not None:
         return judging.judge(exercise, submission, (imported,))
-    runs.start()
-    verdicts = judging.judge_live(exercise, runs.wait, runs.judged)
+    if not only:
+        runs.start()
+    verdicts = judging.judge_live(exercise, runs.wait, runs.judged, only=only)
     runs.check()
     return verdicts
 

@@ -20,7 +20,7 @@ class Request:
     `journal` is a file that keeps what is known so far; a grade that finds its own there goes on from it. `save_runs`
     keeps the recorded runs in a file; `from_runs` judges such a file again instead of running anything. `checks` is a
     folder of a course's own cases and checks. `absent` lets a file that was not handed in be a failed grade and not an
-    error.
+    error. `only` names the checks that are wanted, with what they need; without it all are.
     """
 
     exercise: str
@@ -34,6 +34,7 @@ class Request:
     from_runs: Path | None = None
     checks: Path | None = None
     absent: bool = False
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,8 @@ def rendered(markdown: str, *, color: bool, width: int) -> str:
 
 
 def solution(exercise: Exercise, root: Path, allowed: bool) -> str:
-    """The solution's source. Raises UsageError for one that is not allowed yet, or that is not here."""
+    """The solution's source, and then those of the variants, which are other ways to be right. Raises UsageError for
+    one that is not allowed yet, or that is not here."""
     path = reference(exercise.name, root) / exercise.file
     if not path.is_file():
         raise UsageError(f"No solution of {exercise.name} is in this copy.")
@@ -41,7 +42,14 @@ def solution(exercise: Exercise, root: Path, allowed: bool) -> str:
             f"You have not passed {exercise.name} yet; the solution is worth more afterwards. "
             f"A hint: make hint EX={exercise.number}. To see it all the same, add --spoil."
         )
-    return path.read_text(encoding="utf-8")
+    variants = sorted(path.parent.glob("variants/*.py"))
+    return "\n\n".join([path.read_text(encoding="utf-8"), *map(_variant, variants)])
+
+
+def _variant(path: Path) -> str:
+    """A variant under a line with its name."""
+    head = f"# -- Another way to be right: {path.stem.replace('_', ' ')} "
+    return f"{head:-<100}\n\n{path.read_text(encoding='utf-8')}"
 
 
 def coloured(source: str, *, color: bool, width: int) -> str:
