@@ -11,6 +11,7 @@ from grader.cli import console, options
 from grader.cli.common import exercise_called
 from grader.cli.ending import FAILED, PASSED
 from grader.grading.request import Machine, need_torch
+from grader.model.words import count
 from grader.practice import play
 from grader.submission import receive
 from grader.wording.plain import finding_lines
@@ -41,6 +42,7 @@ def command(ex: str, ranks: int, submission: Path | None, seconds: float, sandbo
     need_torch()
     with contextlib.closing(Machine(sandbox=sandbox, device=device).session()) as session:
         session.start()
+        console.say(f"Starting {count(ranks, 'rank')} of {exercise.file}. Ctrl-C ends all of them.")
         run = play.play(exercise, handed_in, case, session, console.show)
     console.show("\n".join(play.ending(run, exercise)))
     return FAILED if run.diagnosis else PASSED
