@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from grader.model import Deadlocked, Ending, Raised, Report, Run, StackFrame, Wait, alone
+from grader.model import Deadlocked, Ending, Finding, Raised, Report, Run, StackFrame, Wait, alone
 from grader.practice.watch.details import details
 from grader.practice.watch.nouns import Phase, State
 from grader.practice.watch.state import begin
 from grader.ranks.diagnosis import SAME_ORDER, diagnose
 from grader.render import github, html, junit, terminal
+from grader.wording.text import place
 from tests import reports
 
 PROBE = (StackFrame(file="probe.py", line=7, function="save"),)
@@ -85,6 +86,24 @@ def test_the_lines_of_a_deadlock_stay_on_a_narrow_page(width: int) -> None:
     long = report_of(stuck("reduce_scatter_tensor (called by reduce_scatter_in_a_long_function)", 61), stuck("x", 62))
     for page in (terminal.render(long, width=width), watched(long, width)):
         assert re.search(r" 61$", page, re.M) and re.search(r" 62$", page, re.M)
+
+
+@pytest.mark.parametrize(
+    ("subject", "ranks", "told"),
+    [
+        ("rank 0 of 5, 20 samples (shuffle=True)", (), "line 4"),
+        ("rank 0 of 5, 20 samples (shuffle=True)", (1,), "asked in the process of rank 1 · line 4"),
+        ("5 ranks together, 20 samples", (0, 2), "asked in the processes of ranks 0, 2 · line 4"),
+        ("the order of samples", (1,), "rank 1 of 3 · line 4"),
+        ("the order of samples", (), "on 3 ranks · line 4"),
+    ],
+)
+def test_ranks_that_were_only_asked_for_are_not_told_beside_those_of_the_run(
+    subject: str, ranks: tuple[int, ...], told: str
+) -> None:
+    """`rank 0 of 5 … on 3 ranks` makes nobody wiser."""
+    finding = Finding(subject=subject, ranks=ranks, line=4, case="general[3]")
+    assert place(finding, reports.EXERCISE) == told
 
 
 def test_watch_draws_the_timeline_of_a_deadlock_once() -> None:

@@ -136,12 +136,19 @@ def world_size_of(case: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
+_ASKED_FOR = re.compile(r"rank \d+ of \d+\b|\d+ ranks? together\b")
+
+
 def place(finding: Finding, exercise: Exercise) -> str:
     """Where a finding was seen: `ranks 0, 2 of 3 · line 41`; empty where nothing is known. That it was one rank alone
-    is told only where the exercise has runs on several."""
+    is told only where the exercise has runs on several. One that speaks of ranks that were only asked for ("rank 0 of
+    5, 20 samples") does not name the run's own beside them as if they were of one kind."""
     sizes = {case.world_size for case in exercise.cases}
     ranks = () if finding.case == IMPORT else finding.ranks
-    parts = [] if sizes == {1} else [_ranks_in_world(ranks, world_size_of(finding.case))]
+    if _ASKED_FOR.match(finding.subject):
+        parts = [f"asked in the {'process' if len(ranks) == 1 else 'processes'} of {rank_list(ranks)}"] if ranks else []
+    else:
+        parts = [] if sizes == {1} else [_ranks_in_world(ranks, world_size_of(finding.case))]
     if finding.line:
         parts.append(f"line {finding.line}")
     return " · ".join(filter(None, parts))
