@@ -7,6 +7,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -297,3 +299,17 @@ def test_an_explanation_says_why_and_where_to_read_on():
 
 def test_the_environment_of_tests_is_not_that_of_a_person():
     assert os.environ["RANKLINGS_DATA"] not in ("", "off")
+
+
+def test_a_file_of_the_version_before_is_brought_up_to_date(tmp_path):
+    """Its attempts stay; they have no hints."""
+    path = tmp_path / "progress.sqlite3"
+    Store(path).add(attempt("01_join", "failed"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE attempts DROP COLUMN hints")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    again = Store(path)
+    assert again.set_aside is None and [each.exercise for each in again.attempts()] == ["01_join"]
+    again.add(replace(attempt("01_join", "failed"), hints={"sums": "All in one order."}))
+    assert [dict(each.hints) for each in again.attempts()] == [{}, {"sums": "All in one order."}]
