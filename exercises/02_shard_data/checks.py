@@ -74,8 +74,8 @@ def named(setting, replica=None):
     replicas, samples = count(setting.replicas, "rank"), count(setting.n, "sample")
     who = f"{replicas} together" if replica is None else f"rank {replica} of {setting.replicas}"
     options = [f"{name}={value}" for name, value in setting.options().items()] or ["all options left out"]
-    epoch = f"epoch={setting.epoch}" if setting.epoch is not None else "set_epoch never called"
-    return f"{who}, {samples} ({', '.join([*options, epoch])})"
+    epoch = [f"epoch={setting.epoch}"] if setting.epoch is not None else []
+    return f"{who}, {samples} ({', '.join([*options, *epoch])})"
 
 
 # What was asked, and what was answered
@@ -111,15 +111,14 @@ def all_draws(runs, probe, name="general", first=None):
 
 
 def tables(runs, probe, *names):
-    """(run, setting, the shards of all replicas for each epoch), for each table in each process."""
+    """(run, setting, the shards of all replicas for each epoch), for each table."""
     for run in runs("orders"):
-        for rank in run:
-            told = rank.read("tables", dict[str, list[list[Shard] | Attempt]])
-            for name in names:
-                setting, epochs = probe.tables(run.seed)[name]
-                shards = by_replica(run, told.get(name, []), setting)
-                run.expect_equal(list(map(len, shards)), [epochs] * setting.replicas, "the number of epochs")
-                yield run, setting, list(zip(*shards, strict=True))
+        for name in names:
+            told = run[probe.owner(name, run)].read("tables", dict[str, list[list[Shard] | Attempt]])
+            setting, epochs = probe.tables(run.seed)[name]
+            shards = by_replica(run, told.get(name, []), setting)
+            run.expect_equal(list(map(len, shards)), [epochs] * setting.replicas, "the number of epochs")
+            yield run, setting, list(zip(*shards, strict=True))
 
 
 # Shares

@@ -134,6 +134,11 @@ def tables(seed):
     return given | {f"short_{name}": (TABLES[name][0].shortened(), TABLES[name][1]) for name in SHORT_TABLES}
 
 
+def owner(name, run):
+    """The process that goes through a table: one for each, for these are most of the draws."""
+    return list(tables(run.seed)).index(name) % run.world_size
+
+
 def in_loaders():
     """What a DataLoader draws with, by name."""
     given = Setting(14, 3, seed=1, epoch=1)
@@ -384,6 +389,7 @@ def orders(rank):
     data = Numbers(14, offset=100)
     rank.record("loaded", {name: shards(rank, one, loaded, data=data) for name, one in in_loaders().items()})
     rank.record("global_generators", global_generators(rank))
-    asked = tables(rank.seed).items()
-    rank.record("tables", {name: shards(rank, setting, draw_epochs, epochs) for name, (setting, epochs) in asked})
+    asked = {name: one for name, one in tables(rank.seed).items() if owner(name, rank) == rank.rank}
+    told = {name: shards(rank, setting, draw_epochs, epochs) for name, (setting, epochs) in asked.items()}
+    rank.record("tables", told)
     rank.record("fresh", fresh.ended() if fresh else None)
