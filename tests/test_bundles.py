@@ -112,7 +112,7 @@ def test_a_student_gets_no_formula_of_exercise_19_and_the_quiz_does_without(stud
     )
     shown = " ".join(quiz.stdout.split())
     assert quiz.returncode == 0, quiz.stderr
-    assert "Calculation: all_reduce_bytes(400 * MB, 8) = 700 MB" in shown and "what is given is 400 MB, 8." in shown
+    assert "Calculation: 2 × (8 - 1) / 8 × 400 MB = 700 MB" in shown and "what is given is 400 MB, 8." in shown
     assert not re.search(r"[Ee]xercise \d\d", shown.replace("xercise 90", "")), "no hint points to what is not there"
 
 
