@@ -127,6 +127,7 @@ def test_gathers(runs, probe):
 def test_gathers_objects(runs, probe):
     """gather_in_order: any object of any size, None as well"""
     for run in runs("gather_in_order"):
+        judge_gathered(run, "words at the end", [probe.word(rank.secret) for rank in run])
         for number, names in enumerate(probe.ROUNDS):
             handed_in = [probe.OBJECTS[names[rank.rank]](rank.secret) for rank in run]
             judge_gathered(run, f"round {number}", probe.plain(handed_in))
@@ -138,16 +139,15 @@ def test_gathers_objects(runs, probe):
 def judge_places(runs, probe, last):
     """The answers for the last place of each ring, or for all others."""
     for run in runs("right_neighbour"):
-        places = probe.rings(run.seed)
-        for rank in run:
-            answers = rank.read("answers", list[Asked])
-            rank.expect_equal(len(answers), len(places), "the number of answers")
-            for (number, size), seen in zip(places, answers, strict=True):
-                if (number == size - 1) is last:
-                    subject = f"right_neighbour({number}, {size})"
-                    rank.expect_success(seen, subject, expected=(number + 1) % size)
-                    rank.expect(seen["type"] == "int", f"the type of {subject}", "int", seen["type"])
-                    rank.expect_equal(seen["answer"], (number + 1) % size, subject)
+        rank, places = run[-1], probe.rings(run.seed)
+        answers = rank.read("answers", list[Asked])
+        rank.expect_equal(len(answers), len(places), "the number of answers")
+        for (number, size), seen in zip(places, answers, strict=True):
+            if (number == size - 1) is last:
+                subject = f"right_neighbour({number}, {size})"
+                rank.expect_success(seen, subject, expected=(number + 1) % size)
+                rank.expect(seen["type"] == "int", f"the type of {subject}", "int", seen["type"])
+                rank.expect_equal(seen["answer"], (number + 1) % size, subject)
 
 
 def test_neighbour(runs, probe):
@@ -166,7 +166,7 @@ def test_wraps(runs, probe):
 def judge_means(run, probe, call, dtype):
     """Every rank has the mean over the ranks under each name, as accurate as this dtype."""
     every = [probe.numbers(rank.secret, call) for rank in run]
-    wanted = {name: sum(own[name] for own in every) / run.world_size for name in probe.NAMES}
+    wanted = {name: sum(own[name] for own in every) / run.world_size for name in probe.names_of(call)}
     for rank in run:
         seen = rank.read(f"call {call}", Averaged)
         expect_type(rank, "average", "dict", seen["type"])
@@ -221,12 +221,11 @@ def test_accuracy(runs, probe):
 def answers(runs, probe):
     """(rank, the calls of a group, what was said of them), for every group that was asked of."""
     for run in runs("stuck"):
-        groups = probe.calls(run.seed)
-        for rank in run:
-            seen = rank.read("answers", list[AskedOfCalls])
-            rank.expect_equal(len(seen), len(groups), "the number of answers")
-            for group, answer in zip(groups, seen, strict=True):
-                yield rank, group, answer
+        rank, groups = run[-1], probe.calls(run.seed)
+        seen = rank.read("answers", list[AskedOfCalls])
+        rank.expect_equal(len(seen), len(groups), "the number of answers")
+        for group, answer in zip(groups, seen, strict=True):
+            yield rank, group, answer
 
 
 def ordinary(group):

@@ -90,15 +90,17 @@ ROUNDS = [
 
 
 def gather_in_order(rank):
-    rank.record("words", gathered(rank, word(rank.secret)))
-    rank.record("letters", gathered(rank, letter(rank.secret)))
+    gather = rank.student.gather_in_order
+    first = gather(word(rank.secret))
+    rank.record("words", described(first))
+    rank.record("letters", described(gather(letter(rank.secret))))
     for number, names in enumerate(ROUNDS):
-        rank.record(f"round {number}", gathered(rank, OBJECTS[names[rank.rank]](rank.secret)))
+        rank.record(f"round {number}", described(gather(OBJECTS[names[rank.rank]](rank.secret))))
+    rank.record("words at the end", described(first))
 
 
-def gathered(rank, value):
-    """What came of a call of `gather_in_order`."""
-    returned = rank.student.gather_in_order(value)
+def described(returned):
+    """What `gather_in_order` returned."""
     if isinstance(returned, list):
         return {"type": "list", "values": plain(list(returned))}
     return {"type": type(returned).__name__, "values": []}
@@ -129,8 +131,9 @@ def rings(seed):
 
 
 def right_neighbour(rank):
-    """One place after the other, whatever rank this is."""
-    rank.record("answers", [asked(rank, rank.student.right_neighbour, *place) for place in rings(rank.seed)])
+    """One place after the other. Only the last rank asks: whoever talks to the others waits for them in vain."""
+    if rank.rank == rank.world_size - 1:
+        rank.record("answers", [asked(rank, rank.student.right_neighbour, *place) for place in rings(rank.seed)])
 
 
 def asked(rank, function, *args):
@@ -142,17 +145,23 @@ def asked(rank, function, *args):
 # -- average ----------------------------------------------------------------------------------------------------------
 
 NAMES = ["loss", "accuracy", "learning_rate", "tokens", *(f"layer{number}.norm" for number in range(60))]
+PREFIXES = ["", "test."]
 
 
 def numbers(secret, call):
     """A rank's numbers by name, in the order in which all ranks have them. None is near zero, nor is their mean."""
     drawn = 1 + normal((len(NAMES),), secret, "numbers", call).abs()
-    return dict(zip(NAMES, drawn.tolist(), strict=True))
+    return dict(zip(names_of(call), drawn.tolist(), strict=True))
+
+
+def names_of(call):
+    """Other names in each call."""
+    return [f"{PREFIXES[call]}{name}" for name in NAMES]
 
 
 def own_order(secret, call):
     """The same in an order that is this rank's own."""
-    names = random_for(secret, "order", call).sample(NAMES, len(NAMES))
+    names = random_for(secret, "order", call).sample(names_of(call), len(NAMES))
     return {name: numbers(secret, call)[name] for name in names}
 
 
@@ -241,6 +250,9 @@ def twins(draw):
 
 
 def stuck(rank):
+    """Only the last rank asks, as above."""
+    if rank.rank < rank.world_size - 1:
+        return
     answers = []
     for group in calls(rank.seed):
         answer = asked(rank, rank.student.stuck, group)
