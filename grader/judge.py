@@ -32,6 +32,8 @@ UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "t
 ODD = "The check could not make sense of what the code recorded"
 LONGEST_FAULT = 500
 """Characters of what is said of an exception: it may quote all that a rank has recorded."""
+COLLISION, ATTEMPTS = "AST constructor recursion depth mismatch", 5
+"""What Python 3.11 says where another thread parsed something in the same moment (python/cpython#106905)."""
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
 
@@ -94,11 +96,14 @@ def judge_with(panel: Panel, only: Sequence[str] = ()) -> tuple[Verdict, ...]:
     patience = TIMEOUT + 3 * sum(case.deadline for case in exercise.cases)  # a check may wait for its runs
     settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}", "--continue-on-collection-errors"]
     chosen = [f"{panel.file_of(check)}::test_{check}" for check in only] or [str(path) for path in paths]
-    with _one_at_a_time:
-        try:
-            pytest.main(["--disable-plugin-autoload", *options, *plugins, *settings, *chosen], plugins=[panel])
-        finally:
-            _forget(paths)
+    for _ in range(ATTEMPTS):
+        with _one_at_a_time:
+            try:
+                pytest.main(["--disable-plugin-autoload", *options, *plugins, *settings, *chosen], plugins=[panel])
+            finally:
+                _forget(paths)
+        if not panel.forget_collision():
+            break
     if panel.interruption is not None:
         raise panel.interruption
     return panel.verdicts()
@@ -130,8 +135,15 @@ class Panel:
         self.interruption: BaseException | None = None
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """One for each check. A check that pytest never reached is broken: our fault or the author's."""
+        """One for each check. One that pytest never reached is broken: our fault or the author's."""
         return tuple(self._verdicts.get(check.id) or self._unreached(check) for check in self.exercise.checks)
+
+    def forget_collision(self) -> bool:
+        """Whether checks were not read for a `COLLISION` alone. Then all is to be done again."""
+        if collided := any(COLLISION in told for told in self._unread.values()):
+            self._unread.clear()
+            self._verdicts.clear()
+        return collided
 
     def file_of(self, check: str) -> Path:
         """The checks.py that holds a check."""
@@ -164,8 +176,7 @@ class Panel:
         return report
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Remember Ctrl-C and its like, such as SIGTERM told as a subclass, which pytest keeps to itself. Its own
-        signal for a failed collection is none of them."""
+        """Remember Ctrl-C and its like, which pytest keeps to itself; not its own signal for a failed collection."""
         if not isinstance(excinfo.value, pytest.Session.Interrupted):
             self.interruption = excinfo.value
 
@@ -173,8 +184,7 @@ class Panel:
         self.require_needed(item)
 
     def require_needed(self, item: pytest.Item) -> None:
-        """Skip a check, which makes it BLOCKED, if one that it needs did not pass. Where that one lacked hardware, this
-        one does too."""
+        """Skip a check if one that it needs did not pass, which blocks it; it lacks hardware where that one did."""
         check = self.check_of(item)
         for needed in check.needs if check else ():
             verdict = self._verdicts.get(needed)
@@ -263,8 +273,8 @@ def _places(error: BaseException) -> list[str]:
 
 
 def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleType:
-    """A probe as a module of the judge, so that inputs are made by the same functions on both sides: that of the
-    exercise, or the one beside the checks in `folder` if it has one."""
+    """A probe as a module of the judge, so that both sides make inputs by the same functions: that of the exercise, or
+    the one beside the checks in `folder`."""
     own = exercise.folder if folder is None else folder
     path = own / "probe.py" if (own / "probe.py").is_file() else exercise.probe
     spec = importlib.util.spec_from_file_location(f"ranklings_probe_{exercise.number}", path)

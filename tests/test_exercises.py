@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
-from grader.authoring.verify import NOT_YET_FAIR, Kind, Specimen, specimens, try_all
+from grader.authoring.verify import Kind, Specimen, specimens, try_all
 from grader.ranks import Session
 from grader.records import digests
 from tests.demands import demand_complete, demand_short, demand_teaching
@@ -39,7 +39,7 @@ def test_an_exercise_accepts_what_is_right_and_nothing_else(name: str, warm: Ses
     tree = digests.of_files((s.name, s.source) for s in every) + digests.of_exercise(exercise) + digests.of_engine()
     trials = tuple(try_all(warm, exercise, ROOT, drawn(every, tree), None, lambda phase: None))
     assert [breach for trial in trials for breach in trial.breaches()] == []
-    assert name in NOT_YET_FAIR or [breach for trial in trials for breach in trial.unfair()] == []
+    assert [breach for trial in trials for breach in trial.unfair()] == []
 
 
 def test_over_time_every_mutant_and_variant_is_drawn() -> None:

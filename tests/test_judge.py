@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ import torch
 from grader import catalog
 from grader.checks import RankView
 from grader.grading.report import summarise
-from grader.judge import is_odd, judge, judge_live, preload
+from grader.judge import COLLISION, is_odd, judge, judge_live, preload
 from grader.model import (
     Case,
     Diagnosis,
@@ -305,3 +307,19 @@ def test_one_thread_judges_also_where_torch_was_imported_already() -> None:
     torch.set_num_threads(2)
     preload()
     assert torch.get_num_threads() == 1
+
+
+def test_checks_that_another_thread_kept_from_being_parsed_are_read_again(
+    exercise: Exercise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 fails one of two threads that parse in the same moment."""
+    parse, failures = ast.parse, [SystemError(f"{COLLISION} (before=3, after=9)")]
+
+    def now_and_then(*args: Any, **kwargs: Any) -> ast.AST:
+        if failures and str(kwargs.get("filename", "")).endswith("checks.py"):
+            raise failures.pop()
+        return parse(*args, **kwargs)
+
+    monkeypatch.setattr(ast, "parse", now_and_then)
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert not failures and set(outcomes(verdicts).values()) == {"passed"}

@@ -16,7 +16,7 @@ from grader.authoring import memory as remembering
 from grader.authoring import verify as proving
 from grader.authoring.memory import Memory, Remembered
 from grader.authoring.proof_page import histogram, matrix
-from grader.authoring.verify import NOT_YET_FAIR, Kind, Proof, Specimen, Trial, verify
+from grader.authoring.verify import Kind, Proof, Specimen, Trial, verify
 from grader.model import Exercise, Outcome, Verdict
 from grader.records import digests
 from tests import small
@@ -261,20 +261,6 @@ def test_the_page_has_a_histogram_of_the_points(root: Path, path: Path, tried: l
     assert mutants.split() == ["mutants", *"00000101100"] and points in matrix(proof)
     assert histogram(Proof(exercise=proof.exercise, trials=(), seconds=0.0)) == []
 
-
-def test_exercises_that_are_not_held_to_it_yet_are_exercises_and_tell_it() -> None:
-    """The table names nothing that is gone."""
-    assert set(catalog.all_names(catalog.repository_root())) >= NOT_YET_FAIR
-
-
-def test_what_is_not_held_to_it_yet_is_told_and_is_no_breach(
-    root: Path, path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its author sees what is left to do."""
-    monkeypatch.setattr(proving, "NOT_YET_FAIR", {small.NAME})
-    edited(root, REASON, "")
-    proof = verify(small.NAME, root, memory=Memory(path))
-    assert proof.breaches() == [] and "not yet fair: mutant forgets_to_reduce: 50 points" in matrix(proof)
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

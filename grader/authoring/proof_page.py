@@ -43,12 +43,10 @@ def summary(proof: Proof) -> list[str]:
     """The breaches, or one line that says that there are none."""
     if breaches := proof.breaches():
         return [f"✗ {breach}" for breach in breaches]
-    unfair = [f"  not yet fair: {breach}" for breach in proof.unfair()]
     mutants = sum(trial.specimen.kind is Kind.MUTANT for trial in proof.trials)
     known = sum(trial.remembered for trial in proof.trials)
     found = f"  {known} of {len(proof.trials)} from earlier proofs of the same content; --fresh tries all"
     return [
-        *unfair,
         *([found] if known else []),
         f"✓ all as expected: {mutants} mutants, each killed by exactly the checks that it names",
     ]

@@ -25,13 +25,6 @@ _Ran = tuple[int, Submission, tuple[Run, ...], float]
 FAIR = 60
 """Points of 100 that somebody keeps who has made one mistake."""
 ROUNDING = 1e-9
-NOT_YET_FAIR = frozenset(
-    {
-        "02_shard_data",
-        "03_train_ddp",
-    }
-)
-"""Exercises whose points are still being mended; what is unfair in them is told and is no breach yet."""
 
 
 class Kind(Enum):
@@ -129,8 +122,7 @@ class Proof:
     def breaches(self) -> list[str]:
         """Everything that is wrong with the exercise; empty if it is proved."""
         found = [*self._broken(), *(breach for trial in self.trials for breach in trial.misjudged())]
-        if self.exercise.name not in NOT_YET_FAIR:
-            found += self.unfair()
+        found += self.unfair()
         if self.untried:
             return [*found, f"{self.untried} specimens were not tried: first the solution has to pass"]
         mutants = [trial for trial in self.trials if trial.specimen.kind is Kind.MUTANT]

@@ -7,6 +7,9 @@ mentions. Where that tells too little a run is made when it is asked for, so not
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,19 +66,27 @@ def families(exercise: Exercise) -> dict[str, frozenset[str]]:
     known = frozenset(case.name for case in exercise.cases)
     found: dict[str, frozenset[str]] = {}
     for folder in exercise.check_folders:
-        mentioned = _mentioned(folder / "checks.py")
+        mentioned = _mentioned_in(folder / "checks.py")
         for check in exercise.checks:
             if (check.folder or exercise.folder) == folder:
                 found[check.id] = frozenset(_reached(f"test_{check.id}", mentioned) & known) or known
     return found
 
 
-def _mentioned(path: Path) -> dict[str, set[str]]:
+_parsing = threading.Lock()
+"""Held while a file is parsed: in Python 3.11, threads that parse at once fail one another."""
+
+
+def _mentioned_in(path: Path) -> Mapping[str, set[str]]:
     """The names and texts in each definition at the top of a file; none where it cannot be read."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, SystemError):  # the last where threads parse at once, in Python 3.11
-        return {}
+    with _parsing, contextlib.suppress(OSError, SyntaxError, ValueError, SystemError):
+        return _mentioned(path.read_bytes())
+    return {}
+
+
+@functools.lru_cache(maxsize=64)
+def _mentioned(source: bytes) -> Mapping[str, set[str]]:
+    tree = ast.parse(source)
     found: dict[str, set[str]] = {}
     for statement in tree.body:
         words = {word for node in ast.walk(statement) for word in _words(node)}
