@@ -145,7 +145,7 @@ def asked(rank, function, *args):
 # -- average ----------------------------------------------------------------------------------------------------------
 
 NAMES = ["loss", "accuracy", "learning_rate", "tokens", *(f"layer{number}.norm" for number in range(60))]
-PREFIXES = ["", "test."]
+PREFIXES = ["", "test.", "train."]
 
 
 def numbers(secret, call):
@@ -166,8 +166,8 @@ def own_order(secret, call):
 
 
 def average(rank):
-    """First with all ranks' names in one order, then with each rank's in its own."""
-    for call, given in enumerate((numbers, own_order)):
+    """With each rank's names in its own order, with all ranks' in one, and again in their own."""
+    for call, given in enumerate((own_order, numbers, own_order)):
         values = given(rank.secret, call)
         returned = rank.student.average(values)
         rank.record(
