@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -278,7 +279,7 @@ def test_every_command_has_a_file_of_its_name_and_a_make_target():
     makefile = (ROOT / "Makefile").read_text()
     for name in SUMMARIES:
         found = cli.get_command(click.Context(cli), name)
-        assert found is not None and found.name == name and f"\n{name}: $(READY)" in makefile
+        assert found is not None and found.name == name and re.search(rf"^{name}: \$\((READY|TOOLS)\)", makefile, re.M)
         assert importlib.util.find_spec(f"grader.cli.{name}")
 
 
