@@ -114,13 +114,13 @@ def test_no_room_for_a_scratch_folder_is_told(root: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_ctrl_c_leaves_nothing(root: Path, scratch: Path, tmp_path: Path, level: str) -> None:
-    """One sentence, exit code 130, no process, no folder; sent while three ranks are in endless loops."""
+    """One sentence, exit code 130, no process, no folder; sent while a rank is in an endless loop."""
     (tmp_path / "total.py").write_text("def total(value):\n    while True: pass\n")
     words = ["grade", "90", "--submission", str(tmp_path / "total.py"), "--sandbox", CHOICE[level]]
     command = [sys.executable, "-m", "grader", *words]
     process = subprocess.Popen(command, cwd=root, env=environment(scratch), stderr=subprocess.PIPE, text=True)
     children: list[psutil.Process] = []
-    while len(busy(children, process.pid)) < 3:  # one rank of a run on one, two of the run beside it
+    while not busy(children, process.pid):  # how many there are at once depends on what is called off
         assert process.poll() is None
         children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)

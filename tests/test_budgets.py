@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,3 +113,15 @@ def test_a_grade_keeps_so_much_of_all_its_runs(large: Run, limit: str) -> None:
     assert "Reached the limit on" in ended.diagnosis.findings[0].sentence()
     small = run(observed=1)
     assert spending.charged(small, "x.py") is small
+
+
+def test_a_file_that_several_ranks_have_recorded_counts_once() -> None:
+    """Each of them, and some again and again, tells the same bytes."""
+    records = [
+        RankRecord(rank=rank, ending=Finished(), observations={"file": bytes(40 * MIB), "again": [bytes(40 * MIB)]})
+        for rank in (0, 1)
+    ]
+    kept = Spending().charged(replace(run(), ranks=tuple(records)), "x.py")
+    assert kept.diagnosis is None
+    told = [one.observations for one in kept.ranks]
+    assert len({id(each) for seen in told for each in (seen["file"], *seen["again"])}) == 1

@@ -25,6 +25,7 @@ class Spending:
     def charged(self, run: Run, file: str) -> Run:
         """The run; or, where it is more than the grade may keep, one that was ended for that and has nothing.
         `file` is the student's file, for the sentences."""
+        run = _with_files_once(run)
         limit = self._excess(run)
         if not limit:
             return run
@@ -45,9 +46,25 @@ class Spending:
         return ""
 
 
+def _with_files_once(run: Run) -> Run:
+    """The run with equal bytes kept once: several ranks have often recorded one file, some of them again and again."""
+    known, met = dict[bytes, bytes](), list[int]()
+
+    def once(value: Any) -> Any:
+        if type(value) is bytes:
+            met.append(id(value))
+            return known.setdefault(value, value)
+        if type(value) is dict:
+            return {key: once(part) for key, part in value.items()}
+        return [once(part) for part in value] if type(value) is list else value
+
+    ranks = tuple(replace(record, observations=once(dict(record.observations))) for record in run.ranks)
+    return replace(run, ranks=ranks) if len(set(met)) > len(known) else run
+
+
 def memory_of(value: Any) -> int:
-    """About how many bytes a value of the wire takes, at most."""
-    waiting, size = [value], 0
+    """About how many bytes a value of the wire takes, at most. The same bytes in several places count once."""
+    waiting, size, seen = [value], 0, set[int]()
     while waiting:
         part = waiting.pop()
         size += VALUE
@@ -56,8 +73,11 @@ def memory_of(value: Any) -> int:
             size += sum(4 * len(key) if type(key) is str else VALUE for key in part)
         elif type(part) is list:
             waiting += part
-        elif type(part) in (str, bytes):
-            size += 4 * len(part) if type(part) is str else len(part)
+        elif type(part) is str:
+            size += 4 * len(part)
+        elif type(part) is bytes and id(part) not in seen:
+            seen.add(id(part))
+            size += len(part)
         elif hasattr(part, "element_size"):
             size += part.numel() * part.element_size()
     return size
