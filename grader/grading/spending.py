@@ -25,7 +25,7 @@ class Spending:
     def charged(self, run: Run, file: str) -> Run:
         """The run; or, where it is more than the grade may keep, one that was ended for that and has nothing.
         `file` is the student's file, for the sentences."""
-        run = _with_files_once(run)
+        run = _with_files_once(run) if run.opened else run
         limit = self._excess(run)
         if not limit:
             return run

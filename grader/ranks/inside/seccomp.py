@@ -58,7 +58,7 @@ _REFUSED = {
 }
 """Their numbers on x86_64 and on aarch64."""
 _UNSHARE = (272, 97)
-_CLONE_NEWNET = 0x40000000
+CLONE_NEWNET = 0x40000000
 """The one namespace that the host may make. Ranks make none."""
 _ON_ITSELF = {
     "prlimit64": (302, 261),
@@ -115,7 +115,7 @@ def assembled(machine: str, own: int | None = None) -> bytes:
     place = _PLACES[machine]
     for numbers in _REFUSED.values():
         code += [_instruction(_EQUAL, numbers[place], 0, 1), REFUSE]
-    code += _called(_UNSHARE[place], _among(_FIRST_ARGUMENT, _CLONE_NEWNET) if own is None else [REFUSE])
+    code += _called(_UNSHARE[place], _among(_FIRST_ARGUMENT, CLONE_NEWNET) if own is None else [REFUSE])
     if own is not None:
         for numbers in _ON_ITSELF.values():
             code += _called(numbers[place], _among(_FIRST_ARGUMENT, 0, own))
