@@ -1,16 +1,26 @@
-"""What an operator has to know of the place where a node stands: the function's parameters, loops, and how to ask for
-the rank there."""
+"""What an operator that knows distributed code gives, and what it has to know of the place where a node stands: the
+function's parameters, loops, and how to ask for the rank there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import libcst as cst
 
 DISTRIBUTED = "torch.distributed"
 RANKS = ("rank", "number")
 """Names that hold a rank where a function or a class has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What stands in a node's place, and what that does. `at`: the part of the node whose line names the mutant."""
+
+    node: cst.CSTNode | cst.FlattenSentinel[Any]
+    label: str
+    at: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, slots=True)
