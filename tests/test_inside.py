@@ -89,3 +89,27 @@ def test_a_rank_brings_no_other_process_along() -> None:
     )
     ours = [name for name in done.stdout.split() if name.startswith("grader.ranks.")]
     assert ours == ["grader.ranks.inside"] and done.stdout.endswith("False\n"), done.stdout + done.stderr
+
+
+REJOINS = """
+from datetime import timedelta
+import torch.distributed as dist
+from grader.ranks.inside.rank import _forget_failed_join
+class Refuses(dist.HashStore):
+    def set(self, key, value): raise RuntimeError("the other rank has gone")
+try:
+    dist.init_process_group("gloo", store=Refuses(), rank=0, world_size=2, timeout=timedelta(seconds=1))
+except RuntimeError:
+    pass
+print(dist.is_initialized(), dist.distributed_c10d._world.group_count)
+_forget_failed_join()
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+print(dist.group.WORLD.group_name)
+"""
+
+
+def test_a_rank_whose_joining_failed_names_its_next_group_as_the_others_do() -> None:
+    """torch goes on counting there (which this shows for the torch that is installed), and the names of groups are part
+    of their keys in the store."""
+    ran = subprocess.run([sys.executable, "-c", REJOINS], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "1", "0"]

@@ -142,6 +142,18 @@ class Rank:
         gc.collect()
         self._held.clear()
         gc.collect()
+        _forget_failed_join()
+
+
+def _forget_failed_join() -> None:
+    """Let the next default group have the name of a first one. torch numbers its groups, and begins anew only when a
+    default group is left: on a rank whose joining failed half-way, as it may when another rank has gone already, the
+    next group would have another name than on the others, and all would wait for one another in the store."""
+    import torch.distributed as dist
+
+    world: Any = getattr(dist.distributed_c10d, "_world", None)
+    if not dist.is_initialized() and hasattr(world, "group_count"):
+        world.group_count = 0
 
 
 def main(index: int, scene: Scene, ends: list[tuple[Any, Any]]) -> None:
