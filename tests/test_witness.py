@@ -13,8 +13,8 @@ from grader.model import Case, Finished, RankRecord, Run
 from grader.model.errors import CheckFailed
 from grader.model.trace import Communication, Trace
 from grader.model.witness import Link, Witness
-from grader.ranks.watch import sockets
-from grader.ranks.watch.sockets import Socket
+from grader.ranks.inside import sockets
+from grader.ranks.inside.sockets import Socket
 from grader.ranks.watch.witness import Watcher
 from tests.conftest import LEVELS, RunIt
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import psutil
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def join(rank: Any, name: str, members: Sequence[int]) -> None:
@@ -61,10 +63,16 @@ def all_agree(vote: object) -> bool:
 def hang_up() -> None:
     """End all connections of this process, as the system does when a process ends: whoever waits for it hears of it at
     once, whatever still holds the group here."""
-    for one in psutil.Process().net_connections("tcp"):
-        if one.status == psutil.CONN_ESTABLISHED:
-            with suppress(OSError), socket.socket(fileno=os.dup(one.fd)) as connection:  # else it is closed already
-                connection.shutdown(socket.SHUT_RDWR)
+    for number in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # it is closed already, or not connected
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                _end_connection(number)
+
+
+def _end_connection(descriptor: int) -> None:
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        if connection.family in INTERNET and connection.getpeername():
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def default_group() -> dict[str, Any] | None:

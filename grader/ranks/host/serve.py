@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.model.run import PROBE
 from grader.ranks.host import pages, tidy
 from grader.ranks.host.protocol import FOLDER, TMP, receive
 from grader.ranks.request import Request
@@ -94,6 +95,8 @@ def serve(judge: socket.socket, apart: bool) -> None:
                     collapsed = True
                     pages.collapse()
             number += 1
+            if PROBE in request.files:
+                folder.compiled(request.files[PROBE])  # which the supervisors inherit
             _start(judge, runs, request, Served(Path.cwd() / new_name(), descriptor), apart)
         if request.dynamo_soon:
             preload_dynamo()

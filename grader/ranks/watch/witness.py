@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from grader.model.witness import Link, Witness
-from grader.ranks.watch.sockets import End, Socket, Sockets
+from grader.ranks.inside.sockets import End, Socket, Sockets
 
 SOONEST, LATEST = 0.02, 0.16
 """Seconds between two looks: after one that found new sockets, and at most, where none came for a while. A connection

@@ -54,15 +54,12 @@ class Socket(NamedTuple):
     received: int
 
 
-class Sockets:
-    """Raises OSError where the kernel tells nothing of this kind."""
+class Present:
+    """The sockets that there are. Raises OSError where the kernel tells nothing of this kind."""
 
     def __init__(self) -> None:
-        self._questions, self._destroyed = _netlink(), _netlink()
+        self._questions = _netlink()
         self._questions.settimeout(1.0)
-        self._destroyed.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        self._destroyed.bind((0, DESTROYED))
-        self._destroyed.setblocking(False)
         self._asks = OF_ANY_FAMILY
         try:
             self.now()
@@ -74,6 +71,10 @@ class Sockets:
         """Every TCP socket that there is."""
         return [one for question in self._asks for one in self._dump(question)]
 
+    def close(self) -> None:
+        """Ask no more."""
+        self._questions.close()
+
     def _dump(self, question: bytes) -> Iterator[Socket]:
         self._questions.send(question)
         while True:
@@ -83,6 +84,17 @@ class Sockets:
                 if kind == ERROR:
                     raise OSError(-struct.unpack_from("=i", body)[0], "the kernel does not tell of its sockets")
                 yield _socket(body)
+
+
+class Sockets(Present):
+    """Those that there are, and those that have gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._destroyed = _netlink()
+        self._destroyed.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        self._destroyed.bind((0, DESTROYED))
+        self._destroyed.setblocking(False)
 
     def destroyed(self) -> Iterator[Socket]:
         """Those that have gone since this was asked last. Raises OSError if there were too many to be told."""
