@@ -15,7 +15,7 @@ import torch
 
 from grader.checks.memory import Growth, kept
 from grader.checks.observations import typed
-from grader.kit.memory import Meter, disregard_existing
+from grader.kit.memory import Meter, disregard_existing, layout
 
 SIZE = 8 * 2**20
 NOISE = 2**20
@@ -64,3 +64,10 @@ def test_tensors_are_counted_where_nothing_else_can_be(rank: Any, monkeypatch: p
     views = whole.view(-1, 4), whole[:4]
     grown = typed(meter.growth(), Growth)
     assert len(views) == 2 and grown["heap"] is None and abs(kept(grown) - SIZE) < NOISE
+
+
+@pytest.mark.parametrize("world_size", range(1, 5))
+def test_no_size_of_the_layout_exceeds_a_quarter_of_a_share(world_size: int) -> None:
+    """Only then is who gives each size to the rank that has least within the balance that is asked for."""
+    sizes = [size for group in layout(world_size)[:-1] for size in group]
+    assert max(sizes) <= sum(sizes) / world_size / 4

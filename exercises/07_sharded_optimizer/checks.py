@@ -37,12 +37,7 @@ def replayed(probe, run, kind, steps, options, names=None, gradient=None, initia
     gradient = gradient or (lambda step, name, values: probe.gradient(run.seed, step, name))
     initial = initial or probe.initial
     start = {name: initial(run.seed, name) for name in names or probe.SHAPES}
-    optimizer = replay.Optimizer(replay.RULES[kind], start)
-    history = [start]
-    for step in steps:
-        given = {name: gradient(step, name, history[-1]) for name in history[-1]}
-        history.append(optimizer.step(given, lambda name, step=step: options(step, name)))
-    return history
+    return replay.history(kind, start, steps, gradient, options)
 
 
 def expect_history(run, name, wanted):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, StepLR
 
 from grader.kit import spies, values
-from grader.kit.memory import Meter, disregard_existing
+from grader.kit.memory import Meter, disregard_existing, layout
 
 SHAPES = {"embedding": (7, 4), "weight": (5, 4), "bias": (5,), "norm": (4,), "head": (3, 5), "scale": ()}
 """The parameters that most cases train. Most names are names only, with no model behind them."""
@@ -395,19 +395,6 @@ PARTS = {
 
 UNIT = 2**14
 """Elements. Parameters of the memory case are a few of these, so that anything kept in full stands out."""
-
-
-def layout(world_size):
-    """The sizes of the parameters in units: a list of groups, the last of which is added later.
-
-    No parameter exceeds a quarter of a rank's share. The sizes come in patterns on which careless ways to deal are
-    unbalanced: every N-th parameter is large (dealing in turn), the first half is larger than the second (dealing by
-    position), and many groups have one parameter only (dealing each group for itself).
-    """
-    period = [3] + [1] * (world_size - 1)
-    repeats = 48 // max(world_size, 3)
-    many = [size * (2 if number < repeats * world_size // 2 else 1) for number, size in enumerate(period * repeats)]
-    return [many, *[[3]] * 8, period * 4]
 
 
 def memory(rank):

@@ -140,3 +140,20 @@ class Optimizer:
                 memory = self.memory.setdefault(name, {})
                 self.values[name] = self.rule(self.values[name], g, memory, **options(name))
         return dict(self.values)
+
+
+def history(
+    kind: str,
+    start: Mapping[str, torch.Tensor],
+    steps: Iterable[int],
+    gradient: Callable[[int, str, Tensors], torch.Tensor | None],
+    options: Callable[[int, str], Mapping[str, Any]],
+) -> list[Tensors]:
+    """The values before the first step and after each, under the torch.optim class of this name.
+    `gradient(step, name, values)` is None where there is none; `options(step, name)` are those of the parameter."""
+    optimizer = Optimizer(RULES[kind], start)
+    values = [dict(start)]
+    for step in steps:
+        given = {name: gradient(step, name, values[-1]) for name in values[-1]}
+        values.append(optimizer.step(given, lambda name, step=step: options(step, name)))  # type: ignore[misc]
+    return values

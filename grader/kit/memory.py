@@ -37,6 +37,19 @@ def disregard_existing() -> None:
     gc.freeze()
 
 
+def layout(world_size: int) -> list[list[int]]:
+    """Sizes of parameters, in units, by group, to share out among ranks. The last group may be added later.
+
+    No size exceeds a quarter of a rank's share. They come in patterns on which careless ways to deal are unbalanced:
+    every N-th is large (dealing in turn), the first half is larger than the second (dealing by position), and many
+    groups have one member only (dealing each group for itself).
+    """
+    period = [3] + [1] * (world_size - 1)
+    repeats = 48 // max(world_size, 3)
+    many = [size * (2 if number < repeats * world_size // 2 else 1) for number, size in enumerate(period * repeats)]
+    return [many, *[[3] for _ in range(8)], period * 4]
+
+
 class Meter:
     """Measures what this process has more than when the meter was made. Where there is a default group, to make a meter
     and to ask for the growth are collective calls."""
