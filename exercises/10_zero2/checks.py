@@ -1,0 +1,466 @@
+"""Judges the recorded runs of `Zero2Optimizer`.
+
+The optimizers, which grader.checks.replay has written out, are replayed with the mean of the ranks' gradients, drawn
+again from their secrets; the values after every step are compared, on every rank. Traffic is judged from the trace at
+ring cost, memory by what each process kept alive.
+"""
+
+from functools import partial
+
+import torch
+
+from grader.checks import Attempt, CheckFailed, Tensors, amount, holds, memory, replay, told
+from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
+
+History = list[Tensors]
+"""The parameters after each step."""
+SMALL = 1024
+"""Bytes. What is smaller does not count as traffic."""
+TRAINED, REGION = "a model under SGD", "a step"
+BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "a group that is added"
+PLAIN = "SGD"
+"""The optimizer of the memory case that has no state."""
+Returned = list[float | None]
+DONE = {
+    "model": "training a model on one rank",
+    "traffic": "training large parameters on one rank",
+    "sizes": "training parameters of odd sizes on one rank",
+    "kinds": "training with each optimizer on one rank",
+    "strides": "training parameters that are not contiguous, on one rank",
+    "dtypes": "training several dtypes on one rank",
+    "groups": "groups on one rank",
+    "schedules": "options that change, on one rank",
+    "added": "add_param_group on one rank",
+    "absent": "steps without some gradients, on one rank",
+    "uneven": "steps without some gradients, on one rank",
+    "accumulating": "several backward passes before a step, on one rank",
+    "clearing": "zero_grad on one rank",
+    "closures": "steps with a closure, on one rank",
+}
+"""The parts of the probe, in words."""
+
+
+# Replaying
+
+
+def mean(gradients):
+    """Of the ranks' gradients, None where nobody has one; who has none counts as zero."""
+    given = [gradient for gradient in gradients if gradient is not None]
+    return total(given) / len(gradients) if given else None
+
+
+def total(gradients):
+    return torch.stack([gradient.double() for gradient in gradients]).sum(0)
+
+
+def over_those_that_have(gradients):
+    given = [gradient for gradient in gradients if gradient is not None]
+    return total(given) / len(given) if given else None
+
+
+def mistakes(world_size, rank):
+    """What is often done in place of averaging, by a clause that names it: functions of the ranks' gradients."""
+
+    def times(factor):
+        return lambda gradients: None if mean(gradients) is None else factor * mean(gradients)
+
+    def zeros(gradients):
+        shape = next((gradient for gradient in gradients if gradient is not None), None)
+        return mean(gradients) if shape is not None else 0.0
+
+    return {
+        "this is trained with the sum of the ranks' gradients, not their mean": times(world_size),
+        "this is trained with gradients that were divided by the number of ranks once too often": times(1 / world_size),
+        "this is trained with the rank's own gradients alone": lambda gradients: gradients[rank],
+        "this is trained with the mean over those ranks that have a gradient, not over all": over_those_that_have,
+        "this is trained as if a gradient that no rank has were zero": zeros,
+        "here a parameter is skipped that only some ranks have a gradient for": lambda gradients: (
+            None if any(gradient is None for gradient in gradients) else mean(gradients)
+        ),
+    }
+
+
+def replayed(probe, run, kind, options, steps, shapes=None, given=None, micro_batches=1, combine=mean):
+    """The parameters before the first step and after each, computed in float64. `options(step, name)` is what the
+    optimizer of this kind is called with, `given(rank, step, name)` whether a rank has a gradient."""
+    shapes = shapes or probe.EVEN
+
+    def drawn(rank, step, name):
+        if given and not given(rank.rank, step, name):
+            return None
+        every = range(micro_batches)
+        return total([probe.gradient(rank.secret, step, name, shapes[name], number) for number in every])
+
+    def gradient(step, name, values):
+        combined = combine([drawn(rank, step, name) for rank in run])
+        return combined if combined is None or torch.is_tensor(combined) else torch.zeros_like(values[name])
+
+    start = {name: probe.initial(run.seed, name, shape).double() for name, shape in shapes.items()}
+    return replay.history(kind, start, steps, gradient, options)
+
+
+def expect_history(run, name, replay_with, dtype_of=lambda name: torch.float64):
+    """What every rank recorded under this name: the values after each step. `replay_with()` gives them from before the
+    first step on, or what they are where the gradients are combined in another way (`combine=`)."""
+    wanted = replay_with()
+    for rank in run:
+        seen = rank.read(name, History)
+        rank.expect_equal(len(seen), len(wanted) - 1, f"{name}: the number of steps")
+        for number, values in enumerate(seen, start=1):
+            before, after = (as_dtypes(wanted[place], dtype_of) for place in (number - 1, number))
+            expect = partial(rank.expect_close, values, after, f"{name}: after step {number}, the parameter", steps=4)
+            try:
+                expect(stale=before)
+            except CheckFailed:  # to explain takes longer than to compare, so only what is wrong is explained
+                clauses = {
+                    clause: as_dtypes(replay_with(combine=combine)[number], dtype_of)
+                    for clause, combine in mistakes(run.world_size, rank.rank).items()
+                }
+                expect(stale=before, alternatives=clauses, budget=3)
+
+
+def as_dtypes(tensors, dtype_of):
+    return {name: tensor.to(dtype_of(name)) for name, tensor in tensors.items()}
+
+
+def fixed(options):
+    """The same options for every parameter in every step."""
+    return lambda step, name: options
+
+
+def by_group(groups, defaults):
+    """The options that each parameter has, the same in every step: its group's own before the optimizer's."""
+    table = {}
+    for group in groups:
+        own = {name: value for name, value in group.items() if name != "names"}
+        table |= {name: {**defaults, **own} for name in group["names"]}
+    return lambda step, name: table[name]
+
+
+def judged(runs, probe, part, recorded):
+    """Each run in which a part is judged: on one rank whatever several ranks do, and on several unless
+    `same_as_unsharded` tells that these go wrong. What kept a run from coming to this part is told by the check of what
+    came before."""
+    (alone,) = runs("alone", recorded=[f"{part} alone"])
+    if not alone.came_to(recorded):
+        expect_done(alone[0], part)
+    yield alone
+    yield from on_several(runs, probe, part, recorded)
+
+
+def on_several(runs, probe, part, recorded):
+    """The same on several ranks alone."""
+    if not holds(test_same_as_unsharded, runs, probe):
+        return
+    for family, parts in probe.PARTS.items():
+        names = [one.__name__ for one in parts]
+        if part in names:
+            earlier = [f"{name} ended" for name in names[: names.index(part)]]
+            for run in (run for run in runs(family, finished=False) if run.came_to(earlier)):
+                if not run.came_to(recorded):
+                    run.require_finished()
+                yield run
+
+
+def expect_done(rank, part):
+    """A part on one rank came to its end."""
+    outcome = rank.read(f"{part} alone", Attempt)
+    said = "; ".join(filter(None, outcome["said"].splitlines()))[:300]
+    seen = ": ".join(filter(None, [*outcome["raised"][:1], said]))
+    rank.expect(not outcome["raised"], DONE[part], "no exception", seen, line=outcome["line"])
+
+
+# The basic path
+
+
+def test_is_optimizer(runs):
+    """It is a torch.optim.Optimizer, as schedulers and trainers ask"""
+    for run in runs("alone", recorded=["model alone"]):
+        if "is_optimizer" not in run[0]:
+            expect_done(run[0], "model")
+        seen = run[0].read("is_optimizer", bool)
+        run[0].expect(seen, "the object", "an instance of torch.optim.Optimizer", "not one")
+
+
+def test_trains(runs, probe):
+    """On one rank it trains as the unsharded optimizer does"""
+    for run in runs("alone", recorded=["model alone"]):
+        expect_done(run[0], "model")
+        expect_trained(probe, run)
+
+
+def expect_trained(probe, run):
+    case = run.parameters["model"]
+
+    def replay_with(combine=mean):
+        def gradients(values, step):
+            every = [replay.gradient(lambda t, r=r: probe.loss_of(t, r.secret, step), values, probe.MODEL) for r in run]
+            return {name: combine([one[name] for one in every]) for name in probe.MODEL}
+
+        start = {name: probe.initial(run.seed, name, shape) for name, shape in probe.MODEL.items()}
+        optimizer, history = replay.Optimizer(replay.RULES["SGD"], start), [start]
+        for step in range(case["steps"]):
+            history.append(optimizer.step(gradients(history[-1], step), lambda name: case["options"]))
+        return history
+
+    expect_history(run, TRAINED, replay_with)
+
+
+def test_same_as_unsharded(runs, probe):
+    """On two and four ranks every step equals the unsharded one on the mean of the gradients"""
+    for run in runs("train", recorded=[TRAINED]):
+        expect_trained(probe, run)
+    for run in runs("train", recorded=[TRAINED]):
+        size = 8 * sum(torch.Size(shape).numel() for shape in probe.MODEL.values())
+        # Each sum takes N - 1 messages at least, and so does telling its result.
+        run.expect_moved(run.parameters["model"]["steps"] * 2 * (run.world_size - 1) * size)
+
+
+def test_replicas_identical(runs):
+    """The parameters are bit-identical on all ranks after every step"""
+    for run in runs("train", recorded=[TRAINED]):
+        histories = {rank.rank: rank.read(TRAINED, History) for rank in run}
+        for rank in run:
+            rank.expect_equal(len(histories[rank.rank]), run.parameters["model"]["steps"], "the number of steps")
+        for number in range(run.parameters["model"]["steps"]):
+            by_rank = {rank: history[number] for rank, history in histories.items()}
+            run.expect_identical(by_rank, f"the parameters after step {number + 1}:")
+
+
+# Parameters and optimizers
+
+
+def test_any_size(runs, probe):
+    """Parameters of any size are trained, also where there are fewer elements than ranks"""
+    for run in judged(runs, probe, "sizes", list(probe.SIZES)):
+        for title, shapes in probe.SIZES.items():
+            expect_steps(run, probe, title, shapes)
+
+
+def expect_steps(run, probe, title, shapes=None, dtype_of=lambda name: torch.float64, **how):
+    """The parts that train with the options and steps of "sizes"."""
+    case = run.parameters["sizes"]
+    expect_history(
+        run,
+        title,
+        partial(replayed, probe, run, "SGD", fixed(case["options"]), range(case["steps"]), shapes, **how),
+        dtype_of,
+    )
+
+
+def test_strided(runs, probe):
+    """Parameters that are not contiguous are trained"""
+    for run in judged(runs, probe, "strides", ["transposed parameters"]):
+        expect_steps(run, probe, "transposed parameters", probe.STRIDED)
+
+
+def test_dtypes(runs, probe):
+    """Parameters of float64, float32 and bfloat16 are trained side by side"""
+    for run in judged(runs, probe, "dtypes", ["several dtypes"]):
+        expect_steps(run, probe, "several dtypes", probe.DTYPES, probe.dtype_of)
+
+
+def test_optimizers(runs, probe):
+    """All options of SGD, Adam, AdamW and Adagrad have their effect, and so have their defaults"""
+    (alone,) = runs("alone", finished=False)
+    every = list(alone.parameters["kinds"]["optimizers"])
+    for run in judged(runs, probe, "kinds", every):
+        case = run.parameters["kinds"]
+        for title, (kind, options) in case["optimizers"].items():
+            expect_history(run, title, partial(replayed, probe, run, kind, fixed(options), range(case["steps"])))
+
+
+# Groups and options
+
+
+def test_groups(runs, probe):
+    """Every group is visible with its own options and is trained with them"""
+    for run in judged(runs, probe, "groups", ["visible", "several groups"]):
+        case = run.parameters["groups"]
+        groups, defaults = case["groups"], case["options"]
+        shown = [
+            {"options": {name: group.get(name, value) for name, value in defaults.items()}, "names": group["names"]}
+            for group in groups
+        ]
+        for rank in run:
+            rank.expect_equal(rank["visible"], shown, "param_groups")
+        options, steps = by_group(groups, defaults), range(case["steps"])
+        expect_history(run, "several groups", partial(replayed, probe, run, "AdamW", options, steps))
+
+
+def test_schedulers(runs, probe):
+    """Learning rates and other options that change take effect at once"""
+    for run in judged(runs, probe, "schedules", [BY_HAND, BY_LAMBDA]):
+        case = run.parameters["schedules"]
+        for name, options, steps in (
+            (BY_HAND, by_hand(probe, case["sgd"]), range(len(probe.BY_HAND))),
+            (BY_LAMBDA, by_lambda(probe, case), range(len(probe.FACTORS[0]))),
+        ):
+            expect_history(run, name, partial(replayed, probe, run, "SGD", options, steps))
+
+
+def by_hand(probe, sgd):
+    """What is written stays until it is overwritten."""
+    written = [dict(sgd)]
+    for change in probe.BY_HAND:
+        written.append({**written[-1], **change})
+    return lambda step, name: written[step + 1]
+
+
+def by_lambda(probe, case):
+    options = by_group(case["groups"], case["sgd"])
+    rows = {name: row for group, row in zip(case["groups"], probe.FACTORS, strict=True) for name in group["names"]}
+    return lambda step, name: {**options(step, name), "lr": options(step, name)["lr"] * rows[name][step]}
+
+
+def test_late_groups(runs, probe):
+    """A group that is added between steps is trained from then on"""
+    for run in judged(runs, probe, "added", [ADDED]):
+        case = run.parameters["added"]
+        late = set(case["groups"][1]["names"])
+        options = by_group(case["groups"], case["options"])
+        how = {"given": lambda rank, step, name, late=late: step >= 2 or name not in late}
+        expect_history(run, ADDED, partial(replayed, probe, run, "SGD", options, range(4), **how))
+
+
+# Gradients
+
+
+def test_absent(runs, probe):
+    """A parameter without a gradient on any rank is skipped"""
+    (alone,) = runs("alone", finished=False)
+    every = [f"nowhere, {title}" for title in alone.parameters["absent"]["optimizers"]]
+    for run in judged(runs, probe, "absent", every):
+        expect_present(run, probe, "nowhere", run.parameters["absent"])
+
+
+def test_uneven(runs, probe):
+    """A gradient that some ranks do not have counts as zero there"""
+    (alone,) = runs("alone", finished=False)
+    every = [f"somewhere, {title}" for title in alone.parameters["uneven"]["optimizers"]]
+    for run in on_several(runs, probe, "uneven", every):
+        expect_present(run, probe, "somewhere", run.parameters["uneven"])
+
+
+def expect_present(run, probe, where, case):
+    present, frozen = case["present"], case.get("frozen")
+    how = {"given": lambda rank, step, name: name != frozen and probe.there(present[name][step], rank)}
+    for title, (kind, options) in case["optimizers"].items():
+        replay_with = partial(replayed, probe, run, kind, fixed(options), range(case["steps"]), **how)
+        expect_history(run, f"{where}, {title}", replay_with)
+
+
+def test_accumulates(runs, probe):
+    """Gradients of several backward passes add up before a step"""
+    for run in judged(runs, probe, "accumulating", ["accumulated"]):
+        expect_steps(run, probe, "accumulated", micro_batches=2)
+
+
+def test_zero_grad(runs, probe):
+    """zero_grad clears the gradients, and a step leaves none for the next"""
+    for run in judged(runs, probe, "clearing", ["cleared"]):
+        expect_steps(run, probe, "cleared")
+
+
+def test_closures(runs, probe):
+    """A closure is called once, with gradients enabled, and step returns its loss"""
+    for run in judged(runs, probe, "closures", ["nothing"]):
+        steps = run.parameters["sizes"]["steps"]
+        for rank in run:
+            calls = rank.read("calls", list[list[bool]])
+            rank.expect_equal([len(call) for call in calls], [1] * steps, "how often each step called the closure")
+            rank.expect(all(all(call) for call in calls), "gradients inside the closure", "enabled", "disabled")
+        expect_steps(run, probe, "steps with a closure")
+        for rank in run:
+            returned, nothing = rank.read("returned", Returned), rank.read("nothing", str)
+            rank.expect_equal(returned, [float(number + 1) for number in range(steps)], "what step(closure) returned")
+            rank.expect(nothing == "NoneType", "what step() returned", "None", f"a {nothing}")
+
+
+# Traffic
+
+
+def test_traffic(runs, probe):
+    """A rank sends fewer bytes than an all-reduce and an all-gather would"""
+    size = 8 * sum(torch.Size(shape).numel() for shape in probe.LARGE.values())
+    for run in runs("train", recorded=["traffic ended"], after=["model ended"]):
+        once = (run.world_size - 1) / run.world_size * size
+        sent = [rank.during(REGION).sent_bytes for rank in run]
+        subject = "the bytes that all ranks send in a step"
+        fewest = 0.9 * once * run.world_size  # half of what is needed: values tell the rest
+        run.expect(sum(sent) >= fewest, subject, f"at least {amount(fewest)}", told(run[0].during(REGION)))
+        for rank in run:
+            part = rank.during(REGION).at_least(SMALL)
+            rank.expect(
+                part.sent_bytes < 3 * once,
+                "the bytes that a rank sends in a step",
+                f"fewer than the {amount(3 * once)} of an all-reduce ({amount(2 * once)}) and an all-gather",
+                f"{amount(part.sent_bytes)}, by {told(part)}",
+            )
+
+
+# Memory
+
+
+def kept(rank, title, when):
+    """Bytes that a process has more than before the optimizer was built."""
+    return memory.kept(rank.read(f"{title}: {when}", memory.Growth))
+
+
+def elements(probe, run):
+    return sum(probe.lengths(run.world_size))
+
+
+def test_gradients_freed(runs, probe):
+    """After a step a rank keeps its share of the gradients at most"""
+    for run in runs("memory", recorded=[f"{PLAIN}: between steps"]):
+        share, count = elements(probe, run) // run.world_size, len(probe.lengths(run.world_size))
+        for rank in run:
+            seen = rank.read(f"{PLAIN}: gradient elements", int)
+            wanted = f"at most {share + count} elements: 1/{run.world_size} of all, and one a parameter"
+            rank.expect(seen <= share + count, "the gradients that the parameters have after a step", wanted, seen)
+            most = 4 * (2 * (share + count) + MEMORY_SLACK * elements(probe, run))
+            for when in ("after a step", "between steps"):
+                seen = kept(rank, PLAIN, when)
+                wanted = f"at most {amount(most)}: of gradients and of a copy of the parameters 1/{run.world_size} each"
+                rank.expect(seen <= most, f"what a rank keeps {when} of SGD without momentum", wanted, amount(seen))
+
+
+def states(runs, probe):
+    """(run, optimizer, bytes by rank): what each rank keeps of an optimizer beyond what it keeps of plain SGD."""
+    for run in runs("memory"):
+        for title in run.parameters["states"]:
+            yield run, title, [kept(rank, title, WHEN) - kept(rank, PLAIN, WHEN) for rank in run]
+
+
+WHEN = "between steps"
+
+
+def test_state_sharded(runs, probe):
+    """All ranks together keep the optimizer's state once"""
+    for run, title, by_rank in states(runs, probe):
+        count, size = run.parameters["states"][title], 4 * elements(probe, run)
+        slack = MEMORY_SLACK * run.world_size
+        most, fewest = (count + slack) * size, (count - slack) * size
+        subject = f"the state of {title} that the ranks keep, added up"
+        seen = f"{amount(sum(by_rank))} (by rank: {told_sizes(by_rank)})"
+        what = f"it is {count} times the parameters"
+        run.expect(sum(by_rank) <= most, subject, f"at most {amount(most)}: {what}", seen)
+        wanted = f"at least {amount(fewest)}: {what}, and the ranks themselves must keep it"
+        run.expect(sum(by_rank) >= fewest, subject, wanted, seen)
+
+
+def test_balanced(runs, probe):
+    """The fullest rank keeps at most 1.2 times the mean"""
+    for run, title, by_rank in states(runs, probe):
+        average, fullest = sum(by_rank) / len(by_rank), max(by_rank)
+        run[by_rank.index(fullest)].expect(
+            fullest <= MEMORY_BALANCE * average,
+            f"the state of {title} on the fullest rank",
+            f"at most {MEMORY_BALANCE} times the mean, which is {amount(average)}",
+            f"{amount(fullest)} (by rank: {told_sizes(by_rank)})",
+        )
+
+
+def told_sizes(by_rank):
+    return ", ".join(map(amount, by_rank))

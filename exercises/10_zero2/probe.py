@@ -1,0 +1,370 @@
+"""Runs in every rank: trains a few parameters with the student's Zero2Optimizer and records their values.
+
+Initial values are the same on all ranks; gradients are each rank's own, from its secret, and come from a real backward
+pass. Nearly all is float64. Nothing here knows an expected value.
+"""
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from grader.kit import spies, values
+from grader.kit.memory import Meter, disregard_existing, layout
+
+EVEN = {"embedding": (6, 4), "weight": (12, 4), "bias": (12,), "norm": (24,), "head": (4, 6)}
+"""The parameters of most parts. Two, three and four ranks divide the size of each: other sizes have a part of their
+own."""
+MODEL = {"embedding": (6, 4), "weight": (12, 4), "bias": (12,)}
+ODD = {"matrix": (5, 3), "vector": (7,), "pair": (2,), "one": (1,), "scalar": ()}
+SIZES = {"sizes that no number of ranks divides": ODD, "a scalar": {"scalar": ()}, "two elements": {"pair": (2,)}}
+STRIDED = {"transposed": (4, 6), "strided": (12, 3)}
+LARGE = {"first": (1200, 3), "second": (2004,), "third": (696, 2)}
+"""Float64; a quarter of each has more than a kilobyte."""
+DTYPES = {"float64": (12,), "float32": (12, 2), "bfloat16": (24,), "more float32": (12,)}
+FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
+"""What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
+BY_HAND = ({}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
+"""What is written into every group before each step."""
+
+
+def dtype_of(name):
+    """That of the parameter with this name."""
+    return getattr(torch, name.removeprefix("more ")) if name in DTYPES else torch.float64
+
+
+def initial(seed, name, shape):
+    """The value of a parameter before the first step, of its own dtype."""
+    return values.normal(shape, seed, "initial", name).to(dtype_of(name))
+
+
+def gradient(secret, step, name, shape, micro_batch=0):
+    """What a rank's backward pass leaves in a parameter's `grad`."""
+    return values.normal(shape, secret, "gradient", step, name, micro_batch).to(dtype_of(name))
+
+
+def keywords(options):
+    """Options as an optimizer wants them; JSON has no tuples."""
+    return {name: tuple(option) if isinstance(option, list) else option for name, option in options.items()}
+
+
+def there(present, rank):
+    """Whether a rank has a gradient: `present` is 1 for all ranks, 0 for none, or lists those that have."""
+    return rank in present if isinstance(present, list) else bool(present)
+
+
+class Training:
+    """Named parameters under a Zero2Optimizer; `groups` are the manifest's."""
+
+    def __init__(self, rank, kind, options, shapes=None, groups=None, frozen=(), placed=lambda tensor: tensor):
+        self.rank, self.shapes, self.options = rank, shapes or EVEN, options
+        made = {name: placed(initial(rank.seed, name, shape)) for name, shape in self.shapes.items()}
+        self.parameters = {name: nn.Parameter(one.to(rank.device), name not in frozen) for name, one in made.items()}
+        params = [self.grouped(group) for group in groups] if groups else self.parameters.values()
+        self.optimizer = rank.student.Zero2Optimizer(params, getattr(torch.optim, kind), **keywords(options))
+
+    def grouped(self, group):
+        """A group of the manifest, {"names": [...], options}, as an optimizer takes it."""
+        options = {name: option for name, option in group.items() if name != "names"}
+        return {"params": [self.parameters[name] for name in group["names"]], **keywords(options)}
+
+    def backward(self, step, present=None, micro_batch=0):
+        """Add this rank's gradients of a step to `grad`; `present` is by name, one entry a step."""
+        losses = [
+            (gradient(self.rank.secret, step, name, self.shapes[name], micro_batch).to(p.device) * p).sum()
+            for name, p in self.parameters.items()
+            if p.requires_grad and there(present[name][step] if present else 1, self.rank.rank)
+        ]
+        if losses:
+            sum(losses).backward()
+
+    def clear(self):
+        """No gradients, whatever zero_grad does."""
+        self.optimizer.zero_grad()
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def advance(self, steps, present=None, before=lambda step: None, micro_batches=1):
+        """Take the steps with these numbers, `before(step)` before each; returns the parameters after each."""
+        history = []
+        for step in steps:
+            before(step)
+            self.clear()
+            for micro_batch in range(micro_batches):
+                self.backward(step, present, micro_batch)
+            self.optimizer.step()
+            history.append(values.copies(self.parameters))
+        return history
+
+    def visible(self):
+        """What `param_groups` shows: of each group lr and the options that were given, and its parameters' names."""
+        known = {id(parameter): name for name, parameter in self.parameters.items()}
+        shown = []
+        for group in self.optimizer.param_groups:
+            options = {name: plain(group[name]) for name in ("lr", *self.options) if name in group}
+            shown.append({"options": options, "names": [known.get(id(p), "another") for p in group["params"]]})
+        return shown
+
+
+def plain(option):
+    return [plain(item) for item in option] if isinstance(option, (tuple, list)) else float(option)
+
+
+# The runs
+
+
+def alone(rank):
+    """Every part on one rank, whatever becomes of the parts before it: there nobody waits for others."""
+    for part in PARTS["train"] + PARTS["parts"]:
+        rank.record(f"{part.__name__} alone", rank.attempt(part, rank).described())
+
+
+def train(rank):
+    on_several(rank, "train")
+
+
+def parts(rank):
+    on_several(rank, "parts")
+
+
+def on_several(rank, family):
+    """The parts of a family, one after the other."""
+    for part in PARTS[family]:
+        part(rank)
+        rank.record(f"{part.__name__} ended", True)
+
+
+# Values
+
+
+class Tied(spies.FunctionalModel):
+    """A model whose first and last weight are one parameter under two names."""
+
+    def __init__(self, seed):
+        super().__init__()
+        for name, shape in MODEL.items():
+            self.register_parameter(name, nn.Parameter(initial(seed, name, shape)))
+        self.last = self.embedding
+
+    @staticmethod
+    def compute(tensors, inputs):
+        """Shape (batch, 6)."""
+        hidden = torch.tanh(inputs @ tensors["embedding"])
+        hidden = torch.tanh(hidden @ tensors["weight"].T + tensors["bias"])
+        return hidden @ tensors["weight"] @ tensors["embedding"].T
+
+
+def loss_of(tensors, secret, step, device="cpu"):
+    """The loss of the model with these tensors on a rank's batch of a step: 8 inputs and targets of shape (6,)."""
+    inputs, targets = values.normal((2, 8, 6), secret, "batch", step).to(device)
+    return (Tied.compute(tensors, inputs) - targets).square().mean()
+
+
+def model(rank):
+    """A model's parameters() and real backward passes, each rank on its own data."""
+    case = rank.parameters["model"]
+    trained = Tied(rank.seed).to(rank.device)
+    optimizer = rank.student.Zero2Optimizer(trained.parameters(), torch.optim.SGD, **case["options"])
+    rank.record("is_optimizer", isinstance(optimizer, torch.optim.Optimizer))
+    history = []
+    for step in range(case["steps"]):
+        optimizer.zero_grad()
+        trained.zero_grad()
+        loss_of(trained.tensors(), rank.secret, step, rank.device).backward()
+        optimizer.step()
+        history.append(trained.state())
+    rank.record("a model under SGD", history)
+
+
+def sizes(rank):
+    """Parameters that no number of ranks divides, and fewer elements than ranks."""
+    case = rank.parameters["sizes"]
+    for title, shapes in SIZES.items():
+        rank.record(title, Training(rank, "SGD", case["options"], shapes).advance(range(case["steps"])))
+
+
+def traffic(rank):
+    """Two steps on large parameters; the second is looked at."""
+    training = Training(rank, "SGD", {"lr": 0.1}, LARGE)
+    training.advance([0])
+    with rank.region("a step"):
+        training.advance([1])
+
+
+def kinds(rank):
+    """Every kind of element-wise optimizer."""
+    case = rank.parameters["kinds"]
+    for title, (kind, options) in case["optimizers"].items():
+        rank.record(title, Training(rank, kind, options).advance(range(case["steps"])))
+
+
+def transposed(tensor):
+    """The same values, but not contiguous."""
+    return tensor.mT.contiguous().mT
+
+
+def strides(rank):
+    """Parameters that are not contiguous."""
+    case = rank.parameters["sizes"]
+    training = Training(rank, "SGD", case["options"], STRIDED, placed=transposed)
+    rank.record("transposed parameters", training.advance(range(case["steps"])))
+
+
+def dtypes(rank):
+    """Parameters of several dtypes."""
+    case = rank.parameters["sizes"]
+    rank.record("several dtypes", Training(rank, "SGD", case["options"], DTYPES).advance(range(case["steps"])))
+
+
+# Groups and options
+
+
+def groups(rank):
+    """Groups with options of their own."""
+    case = rank.parameters["groups"]
+    training = Training(rank, "AdamW", case["options"], groups=case["groups"])
+    rank.record("visible", training.visible())
+    rank.record("several groups", training.advance(range(case["steps"])))
+
+
+def schedules(rank):
+    """Options that change from step to step: written by hand, and by a scheduler."""
+    case = rank.parameters["schedules"]
+    training = Training(rank, "SGD", case["sgd"])
+
+    def write(step):
+        for group in training.optimizer.param_groups:
+            group.update(BY_HAND[step])
+
+    rank.record("options written into param_groups", training.advance(range(len(BY_HAND)), before=write))
+    training = Training(rank, "SGD", case["sgd"], groups=case["groups"])
+    scheduler = LambdaLR(training.optimizer, [row.__getitem__ for row in FACTORS])
+    steps = range(len(FACTORS[0]))
+    rank.record("a LambdaLR", training.advance(steps, before=lambda step: step and scheduler.step()))
+
+
+def added(rank):
+    """A group that is added after two steps."""
+    case = rank.parameters["added"]
+    first, more = case["groups"]
+    training = Training(rank, "SGD", case["options"], groups=[first])
+    history = training.advance([0, 1])
+    training.optimizer.add_param_group(training.grouped(more))
+    rank.record("a group that is added", history + training.advance([2, 3]))
+
+
+# Gradients
+
+
+def absent(rank):
+    """Parameters that no rank has a gradient for, in some steps; one is frozen."""
+    case = rank.parameters["absent"]
+    for title, (kind, options) in case["optimizers"].items():
+        training = Training(rank, kind, options, frozen=[case["frozen"]])
+        rank.record(f"nowhere, {title}", training.advance(range(case["steps"]), case["present"]))
+
+
+def uneven(rank):
+    """Parameters that some ranks have a gradient for."""
+    case = rank.parameters["uneven"]
+    for title, (kind, options) in case["optimizers"].items():
+        rank.record(f"somewhere, {title}", Training(rank, kind, options).advance(range(case["steps"]), case["present"]))
+
+
+def accumulating(rank):
+    """Two backward passes before each step."""
+    case = rank.parameters["sizes"]
+    rank.record("accumulated", Training(rank, "SGD", case["options"]).advance(range(case["steps"]), micro_batches=2))
+
+
+def clearing(rank):
+    """Gradients that zero_grad clears before others are computed, before and after a step. The grader itself leaves
+    `grad` alone here."""
+    case = rank.parameters["sizes"]
+    training, history = Training(rank, "SGD", case["options"]), []
+    for step in range(case["steps"]):
+        training.backward(step, micro_batch=1)
+        training.optimizer.zero_grad()
+        training.backward(step)
+        training.optimizer.step()
+        training.optimizer.zero_grad()
+        history.append(values.copies(training.parameters))
+    rank.record("cleared", history)
+
+
+def closures(rank):
+    """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step without."""
+    case = rank.parameters["sizes"]
+    training, calls, returned, history = Training(rank, "SGD", case["options"]), [], [], []
+
+    def closure():
+        calls[-1].append(torch.is_grad_enabled())
+        with torch.enable_grad():
+            training.clear()
+            training.backward(len(calls) - 1)
+        return torch.tensor(float(len(calls)))
+
+    for number in range(case["steps"]):
+        calls.append([])
+        loss = training.optimizer.step(closure=closure) if number % 2 else training.optimizer.step(closure)
+        returned.append(None if loss is None else values.number(loss))
+        history.append(values.copies(training.parameters))
+    rank.record("calls", calls)
+    rank.record("returned", returned)
+    rank.record("steps with a closure", history)
+    training.clear()
+    rank.record("nothing", type(training.optimizer.step()).__name__)
+
+
+PARTS = {
+    "train": [model, traffic, sizes],
+    "parts": [kinds, strides, dtypes, groups, schedules, added, absent, uneven, accumulating, clearing, closures],
+}
+"""What the probe of each family does."""
+
+
+# Memory
+
+
+UNIT = 12 * 2**10
+"""Elements. Parameters of the memory case are a few of these, so that anything kept in full stands out."""
+
+
+def memory(rank):
+    """Each optimizer in a function of its own, so that none is kept alive while the next is measured."""
+    disregard_existing()
+    for title, (kind, options) in rank.parameters["optimizers"].items():
+        measure(rank, title, kind, options)
+
+
+def measure(rank, title, kind, options):
+    """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called."""
+
+    def stepped(sizes):
+        parameters = [nn.Parameter(torch.ones(size, device=rank.device)) for size in sizes]
+        meter = Meter(rank)
+        optimizer = rank.student.Zero2Optimizer(parameters, getattr(torch.optim, kind), **options)
+        for _ in range(2):
+            optimizer.zero_grad()
+            sum(parameter.sum() for parameter in parameters).backward()
+            optimizer.step()
+        return parameters, meter, optimizer
+
+    stepped([12, 24])  # warm up
+    parameters, meter, optimizer = stepped(lengths(rank.world_size))
+    rank.record(f"{title}: after a step", meter.growth())
+    rank.record(f"{title}: gradient elements", gradient_elements(parameters))
+    optimizer.zero_grad()
+    for parameter in parameters:
+        parameter.grad = None
+    rank.record(f"{title}: between steps", meter.growth())
+
+
+def lengths(world_size):
+    """How many elements each parameter of the memory case has."""
+    return [UNIT * size for group in layout(world_size)[:-1] for size in group]
+
+
+def gradient_elements(parameters):
+    """In the storages of all gradients, each counted once."""
+    storages = [parameter.grad.untyped_storage() for parameter in parameters if parameter.grad is not None]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values()) // 4
