@@ -14,6 +14,8 @@ from grader.judge import preload
 from grader.model import Case, Exercise, RequiredName, Run, Submission
 from grader.ranks import Live, Session
 from grader.ranks.sandbox import obstacle
+from grader.records import digests
+from tests import sampling
 
 STUDENTS = Path(__file__).parent / "students"
 RunIt = Callable[..., Run]
@@ -25,6 +27,29 @@ LEVELS = [
     pytest.param("bubblewrap", marks=pytest.mark.skipif(obstacle() is not None, reason=str(obstacle()))),
     "limits",
 ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="run every test, those too of which one in some is drawn")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", sampling.LINE)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not drawn, unless all are asked for, or some by name."""
+    named = config.option.keyword or any("::" in word for word in config.invocation_params.args)
+    if config.option.whole or named:
+        return
+    tree, kept, left_out = digests.of_engine(), list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        mark = item.get_closest_marker(sampling.MARKER)
+        tried = mark is None or sampling.is_drawn(item.nodeid, mark.args[0], tree)
+        (kept if tried else left_out).append(item)
+    items[:] = kept
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -52,6 +52,7 @@ def bench(warm: Session, root: Path) -> faults.Bench:
 # -- a rank that is hit -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(("kind", "told"), [("SIGKILL", "killed"), ("SIGSEGV", "killed"), ("SIGSTOP", "killed")])
 def test_a_rank_that_is_hit_is_the_cause_and_nothing_is_left(
@@ -96,6 +97,7 @@ def test_a_full_disk_under_the_scratch_is_our_fault_and_told(root: Path, tmp_pat
     assert code == 3 and "Set TMPDIR" in said and "Traceback" not in said, said
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [10, 24])
 def test_exhausted_descriptors_are_told_or_survived(root: Path, count: int) -> None:
     """With so few descriptors the grade is right, or it ends with exit code 3 and a sentence."""

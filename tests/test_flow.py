@@ -113,6 +113,7 @@ def run_pytest(root: Path, submission: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(arguments, check=False, capture_output=True, text=True, env=environment, timeout=100)
 
 
+@pytest.mark.one_in(3)
 def test_spawn_gives_the_same_verdicts(root: Path) -> None:
     """Where there is no fork."""
     forked = verify(small.NAME, root, seed=5)

@@ -120,6 +120,7 @@ RANKS = {"watch": 5, "grade": 4}
 """How many processes stand below a command when its ranks run: the worker, bubblewrap's, the host, the supervisor."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("command", RANKS)
 def test_while_ranks_loop_the_window_is_closed(root: Path, command: str, level: str) -> None:
@@ -130,6 +131,7 @@ def test_while_ranks_loop_the_window_is_closed(root: Path, command: str, level: 
         assert gone(opened, "window closed") == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HOW)
 def test_a_screen_that_waits_for_a_save_ends_with_its_window(root: Path, how: str) -> None:
     """It is idle: nobody presses a key, and nothing is graded."""
@@ -139,6 +141,7 @@ def test_a_screen_that_waits_for_a_save_ends_with_its_window(root: Path, how: st
         assert gone(opened, how) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("command", ["watch", "grade"])
 def test_a_command_that_starts_ends_with_its_window(root: Path, command: str, how: str) -> None:
@@ -148,6 +151,7 @@ def test_a_command_that_starts_ends_with_its_window(root: Path, command: str, ho
         assert gone(opened, how) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(
     ("words", "text"), [(("interview", "--new", "--questions", "0"), "left]"), (("quiz",), "Your answer")]

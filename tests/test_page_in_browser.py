@@ -325,6 +325,7 @@ def test_a_script_that_slipped_in_would_not_run(visit, folder):
 # ── axe ──
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["timelines", "broken", "two"])
 def test_axe_finds_no_fault_in_light_or_dark(visit, name):
     """axe-core's rules, contrast included, with everything unfolded."""

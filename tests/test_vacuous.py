@@ -59,6 +59,7 @@ def with_nothing_moved(run: Run) -> Run:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", JUDGED)
 def test_without_communication_no_check_of_it_passes(name: str, warm: Session) -> None:
     """The solution's own runs pass; blinded or emptied they do not."""
@@ -80,6 +81,7 @@ def test_without_communication_no_check_of_it_passes(name: str, warm: Session) -
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OBSERVED)
 def test_without_observations_no_check_passes(name: str, warm: Session) -> None:
     """Nor does it with the observations of all case families but one, if it looks at one that is silent: what a check

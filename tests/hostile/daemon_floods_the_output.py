@@ -2,7 +2,7 @@
 
 import os
 
-TELLS = "the total"
+TELLS = "All ranks get the sum"
 
 
 def total(value):
