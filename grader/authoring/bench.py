@@ -27,6 +27,8 @@ from grader.ranks import Session
 from grader.submission import receive
 
 NAME = "03_train_ddp"
+AN_EXERCISE = 25 / 7
+"""Seconds that the solution of one may take, on average over all: the first seven in 25."""
 PROBE = """
 import psutil, time
 def idle(rank):
@@ -144,6 +146,23 @@ def warm(session: Session, exercise: Exercise, received: Submission, idle: Calla
     yield Row(what="   its share that is not the student's own work", value=share, bar=1, note="(told, no bar)")
 
 
+def course(session: Session, root: Path) -> Iterator[Row]:
+    """The solutions of all exercises, one after the other on a warm server."""
+    names = catalog.all_names(root)
+
+    def grade(name: str) -> None:
+        exercise = catalog.load(name, root)
+        received = receive(exercise, solution_of(exercise, root), root)
+        judge(exercise, received, run_all(session, exercise, received, 1))
+
+    def every() -> None:
+        for name in names:
+            grade(name)
+
+    bar = round(len(names) * AN_EXERCISE)
+    yield Row(what=f"the solutions of all {len(names)} exercises, on it too", value=timed(every), bar=bar, unit="s")
+
+
 def deadlock(session: Session, exercise: Exercise, received: Submission) -> Iterator[Row]:
     """From the last thing that a rank did to the verdict in the judge's hands; the slowest of ten."""
     case = Case(name="stuck", probe="stuck", world_size=2, process_group=True, deadline=60)
@@ -193,6 +212,7 @@ def rows(times: int) -> Iterator[Row]:
 
         yield from against_spawn(session, exercise, received)
         yield from warm(session, exercise, received, nothing)
+        yield from course(session, root)
         yield from deadlock(session, *small)
         yield from memory(session, *small)
     proof = verify(NAME, root)
