@@ -198,6 +198,19 @@ def test_quiet_is_counted_anew_where_a_rank_may_still_move() -> None:
     assert not decide.DeadlockRule(2).look(evidence) and evidence.quiet_seconds == 0
 
 
+def test_ranks_that_have_met_and_sleep_in_their_joining_are_deadlocked_after_a_long_silence() -> None:
+    """They wait in the store for what none of them will write. One that still looks for its store may yet find it."""
+    joining, looking = meeting(rank=0, world_size=2), meeting(port=1, rank=1, world_size=2)
+    for other, seconds, stuck in (
+        (meeting(rank=1, world_size=2), decide.QUIET_IF_MATCHED, True),
+        (meeting(rank=1, world_size=2), decide.QUIET_IF_MATCHED - 0.1, False),
+        (rank(SITTING), decide.QUIET_IF_MATCHED, True),
+        (rank(BUSY), decide.QUIET_IF_MATCHED, False),
+        (looking, decide.QUIET_IF_MATCHED, False),
+    ):
+        assert bool(decide.DeadlockRule(2).look(MadeUp(joining, other, quiet=seconds))) == stuck
+
+
 def test_ranks_that_poll_are_deadlocked_if_two_looks_see_the_same_failure() -> None:
     """They meet in vain, or wait for a rank that has failed; without either they are left alone."""
     for evidence, stuck in (

@@ -152,7 +152,13 @@ def test_a_deadlock_is_called_with_operation_and_line(run_on_ranks: RunIt, behav
 
 
 @pytest.mark.parametrize(
-    "behaviour", ["one_never_joins", "meet_at_different_ports", "waits_for_a_store_that_nobody_serves"]
+    "behaviour",
+    [
+        "one_never_joins",
+        "meet_at_different_ports",
+        "waits_for_a_store_that_nobody_serves",
+        "join_under_different_names",
+    ],
 )
 def test_a_meeting_that_cannot_come_about_is_a_deadlock(run_on_ranks: RunIt, behaviour: str) -> None:
     """Ranks in init_process_group poll and retry, so this is seen from where they meet, not from their sleep."""

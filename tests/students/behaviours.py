@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 from multiprocessing import shared_memory
 
 import torch
@@ -109,6 +110,14 @@ def one_never_joins(rank):
 def meet_at_different_ports(rank):
     if rank.rank == 1:
         os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) - 1)
+    dist.init_process_group("gloo", rank=rank.rank, world_size=2)
+
+
+def join_under_different_names(rank):
+    if rank.rank == 1:  # as after a join that failed half-way
+        with contextlib.suppress(RuntimeError):
+            alone = dist.HashStore()
+            dist.init_process_group("gloo", store=alone, rank=0, world_size=2, timeout=timedelta(seconds=0.1))
     dist.init_process_group("gloo", rank=rank.rank, world_size=2)
 
 

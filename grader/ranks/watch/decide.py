@@ -22,7 +22,7 @@ QUIET_AFTER_AN_ENDING = 0.25
 UNCHANGED = 0.8
 """Seconds between two looks that must see the same where ranks meet in vain, or wait for one that has failed."""
 QUIET_IF_MATCHED = 5.0
-"""Seconds of quiet where all ranks sit in the same collective, which should complete."""
+"""Seconds of quiet where all ranks sit in the same collective, which should complete, or have met and are joining."""
 
 GRACE = 3.0
 """Seconds that busy ranks get after another has failed, before they are stopped."""
@@ -64,8 +64,14 @@ def _short_handed(members: list[Meeting], wanderers: int) -> bool:
 
 
 def in_rendezvous(snapshots: Mapping[int, Snapshot]) -> bool:
-    """True if some rank is inside init_process_group, where sleeping threads are no sign of a deadlock."""
+    """True if some rank is inside init_process_group, where sleeping threads alone are no sign of a deadlock."""
     return any(_meeting(snapshot) for snapshot in snapshots.values())
+
+
+def have_met(snapshots: Mapping[int, Snapshot]) -> bool:
+    """True if the ranks inside init_process_group are all past their store, where they sleep until the others have
+    written there: so they wait for one another, as in any collective."""
+    return all(place is None or place.port is None for place in map(_meeting, snapshots.values()))
 
 
 def quiet_needed(found: Mapping[int, Wait], world_size: int) -> float:
@@ -112,10 +118,12 @@ class DeadlockRule:
         """All are asleep: nothing can move them if all sit in communication."""
         snapshots = self._ask(evidence)
         found = waits(snapshots)
-        if not found or in_rendezvous(snapshots):
+        meeting = in_rendezvous(snapshots)
+        if not found or (meeting and not have_met(snapshots)):
             evidence.forget()  # ask again only after another spell of quiet
             return self._idlers(evidence, snapshots)
-        return found if evidence.quiet() >= quiet_needed(found, self._world_size) else {}
+        needed = QUIET_IF_MATCHED if meeting else quiet_needed(found, self._world_size)
+        return found if evidence.quiet() >= needed else {}
 
     def _idlers(self, evidence: Evidence, snapshots: Mapping[int, Snapshot]) -> Mapping[int, Wait]:
         """Some wake up now and then to try again: stuck if they meet in vain, or if a rank has failed meanwhile, and
