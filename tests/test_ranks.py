@@ -135,6 +135,7 @@ DEADLOCKS = {
     "waits_for_a_message_never_sent": {0: ("recv from rank 1", "work.wait"), 1: ("recv from rank 0", "work.wait")},
     "skips_a_backward": {0: ("all_reduce (called by backward)", "backward()")},
     "skips_a_functional_collective": {0: ("all_reduce", "functional.all_reduce")},
+    "both_send_first_in_a_group": {0: ("send to rank 2", "dist.send"), 2: ("send to rank 0", "dist.send")},
     "waits_in_a_thread": {0: ("all_reduce", "thread.join")},
 }
 
@@ -142,7 +143,7 @@ DEADLOCKS = {
 @pytest.mark.parametrize("behaviour", DEADLOCKS)
 def test_a_deadlock_is_called_with_operation_and_line(run_on_ranks: RunIt, behaviour: str) -> None:
     """Long before the deadline, for collectives and point-to-point waits, from Python and from C++."""
-    run = run_on_ranks(behaviour, deadline=60.0)
+    run = run_on_ranks(behaviour, world_size=max(2, 1 + max(DEADLOCKS[behaviour])), deadline=60.0)
     assert run.diagnosis and run.diagnosis.kind == "deadlocked" and run.seconds < 30
     for rank, (operation, text) in DEADLOCKS[behaviour].items():
         ending = run.ranks[rank].ending

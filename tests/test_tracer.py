@@ -89,6 +89,16 @@ def test_every_kind_of_communication_has_its_name_bytes_and_group(run_on_ranks: 
     assert all(c.end is not None for rank in run for c in rank.trace), "each was waited for"
 
 
+def test_what_other_threads_communicate_is_seen(run_on_ranks: RunIt) -> None:
+    """Threads of a pool, and those that are made by hand. Nothing of ours stays in them."""
+    run = traced(run_on_ranks, "sends_from_another_thread", world_size=3)
+    for rank in run:
+        peers = {c.operation: c.peer for c in rank.during("ring")}
+        assert peers == {"send": (rank.rank + 1) % 3, "recv": (rank.rank - 1) % 3}
+        assert [c.operation for c in rank.during("thread")] == ["all_reduce"]
+        assert rank.read("left", list[str]) == []
+
+
 def test_the_collectives_of_a_dtensor_are_seen(run_on_ranks: RunIt) -> None:
     """They come from below the tensor subclass."""
     run = traced(run_on_ranks, "redistributes_a_dtensor")

@@ -147,6 +147,24 @@ def test_a_trace_comes_back_from_plain_data() -> None:
     assert trace_of(unstructure(whole)) == whole
 
 
+def test_messages_are_selected_by_the_rank_at_the_other_end() -> None:
+    """In world numbers. A recv from any rank names none."""
+    part = traffic(trace(call("send", peer=3), call("send", peer=1), call("send", peer=3), call("recv")))
+    assert part.peers == (1, 3) and len(part.with_peers(3)) == 2 and len(part.with_peers(0, 1)) == 1
+
+
+def test_peers_are_told_with_the_line_of_the_first_that_should_not_be() -> None:
+    """Whoever sends nothing sends to nobody wrong."""
+    right = trace(call("send", peer=1, line=4), call("recv", peer=3))
+    wrong = trace(call("send", peer=1, line=4), call("send", peer=3, line=5), call("send", peer=1, line=6))
+    run_of(right, trace(), right).expect_peers("step", "send", {0: [1], 1: [], 2: [0, 1]})
+    with pytest.raises(CheckFailed) as failure:
+        run_of(right, wrong).expect_peers("step", "send", {0: [1], 1: [1]})
+    (finding,) = failure.value.findings
+    assert (finding.expected, finding.actual) == ("rank 1", "2 send with rank 1, 1 send with rank 3")
+    assert (finding.ranks, finding.line) == ((1,), 5)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

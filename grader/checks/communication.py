@@ -3,13 +3,14 @@ launched, how much and in which order; no clock is read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from grader.checks.expect import Expectations
 from grader.checks.traffic import Traffic, traffic
 from grader.model import RankRecord
-from grader.model.words import amount
+from grader.model.words import amount, rank_list
 
 
 class Communication(Expectations):
@@ -61,6 +62,21 @@ class Communication(Expectations):
         """The rank launches none of some operations in a region."""
         for operation in operations:
             self.expect_count(region, operation, 0, subject=subject, at_least=at_least, **fields)
+
+    def expect_peers(
+        self, region: str, operation: str, peers: Sequence[int], *, subject: str = "", **fields: Any
+    ) -> None:
+        """The rank's messages of a kind, send or recv, go to none but these ranks of the world in a region, or come
+        from none but these."""
+        part = self.during(region).of(operation)
+        others = [peer for peer in part.peers if peer not in peers]
+        self.expect(
+            not others,
+            subject or f"the ranks of each {operation} in {region}",
+            expected=rank_list(peers) if peers else "none",
+            actual=", ".join(f"{len(part.with_peers(peer))} {operation} with rank {peer}" for peer in part.peers),
+            **{"line": line_of(part.with_peers(*others)), **fields},
+        )
 
     def expect_sent(
         self, region: str, at_most: float, *, subject: str = "", ignore_below: float = 0, **fields: Any

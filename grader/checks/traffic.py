@@ -54,6 +54,11 @@ class Traffic:
         return sum(sent_bytes(communication) for communication in self)
 
     @property
+    def peers(self) -> tuple[int, ...]:
+        """The global ranks at the other end of its messages, each once. A `recv` from any rank names none."""
+        return tuple(sorted({c.peer for c in self if c.peer is not None}))
+
+    @property
     def regions(self) -> tuple[str, ...]:
         """The names that the probe gave to stretches of time."""
         return tuple(span.name for span in self.spans if span.kind == "region")
@@ -85,6 +90,10 @@ class Traffic:
     def in_group(self, ranks: Sequence[int]) -> Traffic:
         """Those of the group of these global ranks."""
         return self._where(lambda c: set(c.group) == set(ranks))
+
+    def with_peers(self, *ranks: int) -> Traffic:
+        """Messages that go to one of these global ranks, or come from one."""
+        return self._where(lambda c: c.peer in ranks)
 
     def in_backward(self, ordinal: int) -> Traffic:
         """Those launched during one backward pass."""

@@ -121,6 +121,11 @@ class RunView(Witnessed):
         for rank in self:
             rank.expect_none(*args, **fields)
 
+    def expect_peers(self, region: str, operation: str, peers: Mapping[int, Sequence[int]], **fields: Any) -> None:
+        """Of every rank, as RankView.expect_peers; `peers` has them by rank."""
+        for rank in self:
+            rank.expect_peers(region, operation, peers[rank.rank], **fields)
+
     def expect_sent(self, region: str, at_most: float | Mapping[int, float], **fields: Any) -> None:
         """Of every rank, as RankView.expect_sent; `at_most` is one number, or one for each rank."""
         for rank in self:

@@ -296,6 +296,28 @@ def communicates_in_all_ways(rank):
             functional.all_reduce(tensor, "sum", pair).sum()
 
 
+def sends_from_another_thread(rank):
+    from concurrent.futures import ThreadPoolExecutor
+
+    n, message, received = rank.world_size, torch.ones(4), torch.empty(4)
+    with rank.region("ring"), ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(dist.send, message, (rank.rank + 1) % n)
+        dist.recv(received, (rank.rank - 1) % n)
+        sending.result()
+    with rank.region("thread"):
+        thread = threading.Thread(target=dist.all_reduce, args=(message,))
+        thread.start()
+        thread.join()
+    rank.record("left", [name for name in vars(thread) if name == "run"])
+
+
+def both_send_first_in_a_group(rank):
+    group = dist.new_group([0, 2])
+    if rank.rank != 1:
+        dist.send(torch.ones(1), 2 - rank.rank, group=group)
+        dist.recv(torch.ones(1), 2 - rank.rank, group=group)
+
+
 def redistributes_a_dtensor(rank):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor

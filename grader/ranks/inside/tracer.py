@@ -1,4 +1,4 @@
-"""What a rank communicates, and when. Runs in a rank whose case asks for a trace; imports nothing of ours.
+"""What a rank communicates, and when. Runs in a rank whose case asks for a trace.
 
 A TorchDispatchMode sees every c10d operation with its tensors and group, those that DDP's C++ reducer and backward
 hooks launch included, in one order with the operations that compute gradients. So overlap can be judged by the order
@@ -23,6 +23,8 @@ import torch.distributed as dist
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from grader.ranks.inside import threads
 
 MAX_EVENTS = 5000
 NAMES = {
@@ -54,7 +56,8 @@ that is no view counts as one that computes gradients, those of hooks included."
 
 
 class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Active while it is entered, in the thread that enters it and in those that run its backward passes."""
+    """Active while it is entered: in the thread that enters it, in those that run its backward passes, and in those
+    that Python starts meanwhile."""
 
     def __init__(self, student_file: str, began: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -232,6 +235,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
 
         work.wait = ranklings_traced_wait
+        threads.follow(self)
 
     def _spanned(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

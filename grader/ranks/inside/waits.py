@@ -80,7 +80,8 @@ def _posted(name: str, function: Callable[..., Any], any_source: bool = False) -
     def describe(group: Any, tensors: Any, *args: Any) -> dict[str, Any]:
         peer, tag = (None, args[0] if args else 0) if any_source else (args[0], args[1] if len(args) > 1 else 0)
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        return {"operation": name, "peer": peer, "tag": tag, "bytes": size, "group": _group_name(group)}
+        told = {"operation": name, "tag": tag, "bytes": size, "group": _group_name(group)}
+        return {**told, "peer": _in_the_world(group, peer)}
 
     watched = _watched(function, describe)
 
@@ -92,6 +93,16 @@ def _posted(name: str, function: Callable[..., Any], any_source: bool = False) -
         return work
 
     return ranklings_post
+
+
+def _in_the_world(group: Any, peer: Any) -> Any:
+    """The number that a rank of a group has in the world."""
+    import torch.distributed as dist
+
+    try:
+        return dist.get_global_rank(group, peer)
+    except Exception:  # a group that torch.distributed does not know, made by hand
+        return peer
 
 
 def _group_name(group: Any) -> str:
