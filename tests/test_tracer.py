@@ -114,6 +114,15 @@ def test_a_stuck_rank_tells_what_it_launched_and_never_saw_end(run_on_ranks: Run
     assert last[0].end is None and last[1].end is None
 
 
+def test_a_killed_rank_has_told_what_it_was_asked_to_tell(run_on_ranks: RunIt) -> None:
+    """And nothing of what came after."""
+    run = RunView(run_on_ranks("is_killed_after_telling", trace=True))
+    assert not run.finished
+    for rank in run:
+        rank.expect_count("first", "all_reduce", 1)
+        assert "second" not in rank.trace.regions
+
+
 def test_without_being_asked_nothing_is_traced(run_on_ranks: RunIt) -> None:
     """Regions cost nothing then."""
     run = run_on_ranks("trains_with_ddp")

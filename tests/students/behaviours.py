@@ -311,6 +311,15 @@ def sends_from_another_thread(rank):
     rank.record("left", [name for name in vars(thread) if name == "run"])
 
 
+def is_killed_after_telling(rank):
+    with rank.region("first"):
+        dist.all_reduce(torch.ones(4))
+    rank.tell_trace()
+    with rank.region("second"):
+        dist.barrier()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def both_send_first_in_a_group(rank):
     group = dist.new_group([0, 2])
     if rank.rank != 1:

@@ -107,6 +107,12 @@ class Rank:
         no trace it does nothing."""
         return self.tracer.span("region", name) if self.tracer else contextlib.nullcontext()
 
+    def tell_trace(self) -> None:
+        """Tell what was communicated so far, where the case asks for a trace. A rank that crashes later tells no more;
+        one that comes to its end tells all by itself. Ten times at most, since a rank may not tell much unasked."""
+        if self.tracer:
+            _tell_trace(self)
+
     def traced(self) -> contextlib.AbstractContextManager[Any]:
         """Trace from here on, if the case asks for it."""
         return self.tracer.active() if self.tracer else contextlib.nullcontext()
