@@ -27,6 +27,10 @@ JUDGED = {
     "03_train_ddp": (set(), {"same_as_one_process"}),
     "05_no_sync": (BY_TRACE, {"all_ranks", "synchronised_once"}),
     "07_sharded_optimizer": (set(), {"same_as_unsharded"}),
+    "08_ring_all_reduce": (
+        {"point_to_point", "neighbour", "messages", "volume", "group_ring"},
+        {"point_to_point", "neighbour", "messages", "volume", "group_ring"},
+    ),
     "10_zero2": ({"traffic"}, {"same_as_unsharded"}),
 }
 """By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""

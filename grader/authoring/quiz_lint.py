@@ -18,6 +18,7 @@ from grader.quiz.units import Unit
 TOPICS = (
     "data_parallel", "all_reduce", "overlap", "samplers", "learning_rate", "torchrun", "checkpoints", "accumulation",
     "unused_parameters", "amdahl", "zero_memory", "pipeline", "tensor_parallel", "choosing_a_strategy",
+    "ring_all_reduce",
     "zero2",
 )  # fmt: skip
 """What the quizzes must cover."""
