@@ -61,6 +61,7 @@ def preload_dynamo() -> None:
     if "torch._dynamo" not in sys.modules:
         with _without_garbage():
             importlib.import_module("torch._dynamo")
+            importlib.import_module("torch.distributed.checkpoint.state_dict")  # for those who shard and save
 
 
 @contextlib.contextmanager

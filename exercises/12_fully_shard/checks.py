@@ -1,0 +1,432 @@
+"""Judges the recorded runs of `shard_model` and `save_full_checkpoint`.
+
+`Training` trains the bare model in one process, with the gradients that the ranks ought to have, or those that a common
+mistake leads to. Training is compared by the model's outputs, which hang on every parameter, however it is stored;
+traffic by what was launched; memory by what the process has more than before.
+"""
+
+import io
+import zipfile
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from grader.checks import Attempt, CheckFailed, Tensor, Tensors, TypedDict, amount, holds, listed, memory, replay
+
+SMALL = 1024
+"""Bytes. What is smaller may be a barrier or a flag, and no unit is."""
+WHOLE, SEVERAL = ("alone", "pair", "three"), ("pair", "three")
+"""The families in which all ranks are in one mesh; those of more than one rank."""
+
+
+class Returned(TypedDict):
+    module: bool
+    type: str
+
+
+class Trained(Attempt):
+    """A model's training: the outputs of each forward pass, and what shard_model returned."""
+
+    outputs: list[Tensor]
+    returned: Returned
+
+
+class Slow(TypedDict):
+    """The file as a rank found it when its save returned: whether it was there, the older one, the one that stayed."""
+
+    older: bool
+    settled: bool
+    there: bool
+
+
+# What training computes
+
+
+class Training:
+    """Some ranks' training, in one process: a bare model for each of them, and the gradients that `combine` makes of
+    theirs, by name. It has the ranks' gradients by name, in a list, and which of them is asked for."""
+
+    def __init__(self, probe, layout, ranks, seed, combine=None):
+        self.probe, self.ranks, self.combine = probe, ranks, combine or averaged
+        self.models = [probe.build(layout, seed) for _ in ranks]
+        self.options, self.memories = probe.options_of(layout), [{} for _ in ranks]
+        self.outputs = []
+
+    def forward(self, number):
+        """The ranks' outputs on their batches, which are noted, and their targets."""
+        batches = [self.probe.batch(rank.secret, number) for rank in self.ranks]
+        outputs = [model(tokens) for model, (tokens, _) in zip(self.models, batches, strict=True)]
+        self.outputs.append([output.detach() for output in outputs])
+        return zip(outputs, (targets for _, targets in batches), strict=True)
+
+    def step(self, number):
+        losses = [cross_entropy(output, target) for output, target in self.forward(number)]
+        gradients = [gradients_of(loss, model) for loss, model in zip(losses, self.models, strict=True)]
+        for place, (model, memories) in enumerate(zip(self.models, self.memories, strict=True)):
+            for name, gradient in self.combine(gradients, place).items():
+                parameter = model.get_parameter(name)
+                parameter.data = replay.sgd(parameter.data, gradient, memories.setdefault(name, {}), **self.options)
+
+    def evaluate(self, number):
+        with torch.no_grad():
+            self.forward(number)
+
+    def state(self):
+        """Copies of the first rank's state dict."""
+        return {name: value.clone() for name, value in self.models[0].state_dict().items()}
+
+
+def gradients_of(loss, model):
+    names, parameters = zip(*((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True)
+    return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+
+
+def averaged(gradients, place):
+    return replay.mean(gradients)
+
+
+def of_blocks(name):
+    return name.startswith("blocks.")
+
+
+MISTAKES = {
+    "the ranks' gradients are not averaged: each trains on its own": lambda g, place: g[place],
+    "the gradients are added up, so they are as many times too large as there are ranks": lambda g, _: replay.total(*g),
+    "the mean gradients are divided by the number of ranks once more": lambda g, _: replay.combined(
+        g, [len(g) ** -2.0] * len(g)
+    ),
+    "the gradients of what lies outside of the blocks are not averaged": lambda g, place: {
+        name: mean if of_blocks(name) else g[place][name] for name, mean in replay.mean(g).items()
+    },
+    "the gradients of the blocks are not averaged": lambda g, place: {
+        name: g[place][name] if of_blocks(name) else mean for name, mean in replay.mean(g).items()
+    },
+    "the gradients are never used": lambda g, _: {},
+}
+
+
+def trained(probe, layout, ranks, seed, combine=None):
+    """The training of the probe's `train`."""
+    training = Training(probe, layout, ranks, seed, combine)
+    for number in range(probe.steps_of(layout)):
+        training.step(number)
+    training.evaluate(probe.steps_of(layout))
+    return training
+
+
+def expect_training(probe, run, name, layout, ranks=None, seed=None):
+    """These ranks' training, recorded under `name`, raised nothing and gave the outputs of one process that averages
+    their gradients."""
+    ranks, seed, what = list(run) if ranks is None else ranks, run.seed if seed is None else seed, probe.LAYOUTS[layout]
+    wanted = trained(probe, layout, ranks, seed).outputs
+    for place, rank in enumerate(ranks):
+        record = rank.read(name, Trained)
+        rank.expect_success(record, f"training a model with {what}")
+        rank.expect(len(record["outputs"]) == len(wanted), f"forward passes with {what}", len(wanted))
+        for number, (seen, right) in enumerate(zip(record["outputs"], wanted, strict=True)):
+            expect_outputs(rank, seen, right[place], f"the outputs after {number} steps with {what}", (
+                lambda number=number, place=place: mistaken(probe, layout, ranks, seed, number, place)
+            ))  # fmt: skip
+
+
+def expect_outputs(rank, seen, right, subject, explained=dict):
+    rank.expect_like({"outputs": seen}, {"outputs": right}, subject)
+    if not holds(rank.expect_close, seen, right, subject, steps=8):  # to explain takes longer than to compare
+        alternatives = {clause: wrong for clause, wrong in explained().items() if not wrong.equal(right)}
+        rank.expect_close(seen, right, subject, steps=8, alternatives=alternatives, budget=2)
+
+
+def mistaken(probe, layout, ranks, seed, number, place):
+    """Outputs that common mistakes lead to, by a clause that names the mistake."""
+    return {
+        clause: trained(probe, layout, ranks, seed, combine).outputs[number][place]
+        for clause, combine in MISTAKES.items()
+    }
+
+
+# Training
+
+
+def test_shards(runs, probe):
+    """One rank shards a model and trains it without an exception"""
+    (run,) = runs("alone", recorded=["list"])
+    run[0].expect_success(run[0].read("list", Trained), f"training a model with {probe.LAYOUTS['list']}")
+
+
+def test_returns_model(runs):
+    """shard_model returns the model"""
+    for run in runs(*WHOLE, recorded=["list"]):
+        for rank in run:
+            returned = rank.read("list", Trained)["returned"]
+            rank.expect(returned["module"], "what shard_model returned", "the model", f"a {returned['type']}")
+
+
+def test_trains_alone(runs, probe):
+    """On one rank, training is that of the bare model"""
+    (run,) = runs("alone", recorded=["list"])
+    expect_training(probe, run, "list", "list")
+
+
+def test_same_training(runs, probe):
+    """On several ranks every step is that of one process on all ranks' batches"""
+    for run in runs(*SEVERAL, "submesh", recorded=["list"]):
+        expect_training(probe, run, "list", "list")
+
+
+def test_other_models(runs, probe):
+    """Models with one block, with none, or with no parameter outside of the blocks train the same way"""
+    (run,) = runs("three", recorded=["one", "none", "inside"])
+    for layout in ("one", "none", "inside"):
+        expect_training(probe, run, layout, layout)
+
+
+def test_ties(runs, probe):
+    """Tied parameters stay tied, and frozen ones as they are"""
+    (run,) = runs("three", recorded=["tied"])
+    expect_training(probe, run, "tied", "tied")
+
+
+def test_mesh(runs, probe):
+    """Only the ranks of the mesh share a model"""
+    (run,) = runs("submesh", recorded=["column"])
+    for column in (0, 1):
+        ranks = [rank for rank in run if probe.column_of(rank.rank) == column]
+        seed = probe.values.seed_for(run.seed, column)
+        expect_training(probe, run, "column", "one", ranks, seed)
+        for rank in ranks:
+            members = [other.rank for other in ranks]
+            strangers = {one for part in rank.during(region(probe, "one", 0)) for one in part.group} - {*members}
+            wanted, seen = f"the ranks {listed(members)}", f"also {listed(sorted(strangers))}"
+            rank.expect(not strangers, "the ranks that communicate in a step, in a mesh of two of four", wanted, seen)
+
+
+# Traffic
+
+
+def region(probe, layout, step):
+    return f"step {step} with {probe.LAYOUTS[layout]}"
+
+
+def steps_in(runs, probe, *layouts):
+    """(run, region, blocks) for every training step with these models on several ranks."""
+    for layout in layouts:
+        families = (*SEVERAL, "submesh") if layout == "list" else ("three",)
+        for run in runs(*families, recorded=[layout]):
+            for step in range(probe.steps_of(layout)):
+                yield run, region(probe, layout, step), probe.BLOCKS[layout]
+
+
+def expect_gathers(run, where, blocks):
+    run.expect_count(where, "all_gather", (2 * blocks + 1, 2 * blocks + 2))
+
+
+def expect_scatters(run, where, blocks):
+    run.expect_count(where, "reduce_scatter", blocks + 1)
+
+
+def test_all_gathers(runs, probe):
+    """A training step costs 2·blocks+1 or 2·blocks+2 all-gathers"""
+    for run, where, blocks in steps_in(runs, probe, "list", "one"):
+        expect_gathers(run, where, blocks)
+
+
+def test_reduce_scatters(runs, probe):
+    """A training step costs blocks+1 reduce-scatters"""
+    for run, where, blocks in steps_in(runs, probe, "list", "one"):
+        expect_scatters(run, where, blocks)
+
+
+def test_nothing_else(runs, probe):
+    """A training step sends nothing else"""
+    for run, where, _ in steps_in(runs, probe, "list", "one"):
+        for rank in run:
+            others = {one.operation for one in rank.during(where).at_least(SMALL)} - {"all_gather", "reduce_scatter"}
+            rank.expect_none(where, *sorted(others), at_least=SMALL)
+    for run in runs(*SEVERAL):
+        run.expect_confirmed()
+
+
+def test_every_block(runs, probe):
+    """Every block is a unit, wherever it stands, of a subclass as well; without blocks there is the root alone"""
+    for run, where, blocks in steps_in(runs, probe, "nested", "subclass", "none"):
+        expect_gathers(run, where, blocks)
+        expect_scatters(run, where, blocks)
+
+
+# Memory
+
+
+def kept(rank, when):
+    """Bytes that a process has more than before the large model was built."""
+    return memory.kept(rank.read(f"large, {when}", memory.Growth))
+
+
+def test_at_rest(runs, probe):
+    """Between steps a rank keeps its share of the parameters"""
+    whole, block = probe.sizes()
+    (run,) = runs("pair", recorded=["large, after a step"])
+    for rank in run:
+        for when in ("at rest", "after a step"):
+            most, seen = whole / run.world_size + block / 2, kept(rank, when)
+            wanted = f"at most {amount(most)}, for the whole model has {amount(whole)}"
+            rank.expect(seen <= most, f"what a rank keeps {when}", wanted, amount(seen))
+
+
+def test_not_gathered(runs, probe):
+    """Blocks do not stay gathered after forward"""
+    _, block = probe.sizes()
+    (run,) = runs("pair", recorded=["large, after a step"])
+    for rank in run:
+        # The root, of the size of a block, may stay; half a block is for activations and other small things.
+        more, most = kept(rank, "after forward") - kept(rank, "at rest"), 1.5 * block
+        wanted = f"at most {amount(most)}, since the root has {amount(block)}, as each block has"
+        rank.expect(more <= most, "what a rank has more between forward and backward", wanted, amount(more))
+
+
+# Checkpoints
+
+
+def saved(run, what):
+    """What rank 0 wrote, in a save that raised on no rank."""
+    for rank in run:
+        rank.expect_success(rank.read(f"{what}_saved", Attempt), "saving")
+    return run[0].read(f"{what}_file", bytes | None)
+
+
+def content_of(run, what):
+    """The tensors in the file."""
+    wanted = "a state dict of plain tensors"
+    content = run[0].expect_loads(saved(run, what), "the checkpoint", wanted=wanted, missing="a file at path")
+    return run[0].expect_kind(content, Tensors, "the checkpoint")
+
+
+def checkpoints(runs):
+    """The runs in which the first checkpoint was written."""
+    return runs(*WHOLE, recorded=["first_saved"])
+
+
+STORY = (("step", 0), ("step", 1), ("evaluate", 2), ("step", 3), ("evaluate", 4))
+"""What the probe does around saving: the first checkpoint is written after one of these, the second after three."""
+
+
+def story_of(probe, run, acts, combine=None):
+    """Training in which so many things of the story were done."""
+    training = Training(probe, "tied", list(run), run.seed, combine)
+    for act, number in STORY[:acts]:
+        getattr(training, act)(number)
+    return training
+
+
+def state_after(probe, run, acts):
+    """The bare model's state dict at that time. Where training goes wrong in a way that is known, which other checks
+    tell, it is the state to which that has led."""
+    seen = run[0].get("outputs")
+    for combine in (None, *MISTAKES.values()):
+        outputs = [by_rank[0] for by_rank in story_of(probe, run, acts + 1, combine).outputs]
+        if holds(run[0].expect_close, seen, [*outputs, *(seen or [])[acts + 1 :]], "", steps=8):
+            return story_of(probe, run, acts, combine).state()
+    return story_of(probe, run, acts).state()
+
+
+def test_loads(runs):
+    """The file loads with weights_only=True and is a dict of plain tensors"""
+    for run in checkpoints(runs):
+        content_of(run, "first")
+
+
+def test_keys(runs, probe):
+    """The keys are those of the bare model's state dict: buffers, tied and frozen parameters included"""
+    for run in checkpoints(runs):
+        wanted, found = set(probe.build("tied", 0).state_dict()), set(content_of(run, "first"))
+        for subject, names in (("missing from", wanted - found), ("too many in", found - wanted)):
+            run[0].expect(not names, f"keys {subject} the checkpoint", "none", listed(sorted(names)))
+
+
+def expect_state(run, probe, what, acts, subject, older):
+    """What is in the file under the bare model's keys has the values of now, and not those of `older` acts."""
+    content, wanted = content_of(run, what), state_after(probe, run, acts)
+    found = {name: content[name] for name in wanted if name in content}
+    shapes = {name: list(value.shape) for name, value in found.items()}
+    run[0].expect_equal(shapes, {name: list(wanted[name].shape) for name in found}, f"the shapes of {subject}")
+    found = {name: value.to(wanted[name].dtype) for name, value in found.items()}
+    right = {name: wanted[name] for name in found}
+    run[0].expect_close(found, right, f"{subject}:", steps=8, budget=2, stale=state_after(probe, run, older))
+
+
+def test_values(runs, probe):
+    """The file holds the full tensors, as they are when it is saved"""
+    for run in checkpoints(runs):
+        expect_state(run, probe, "first", 1, "the checkpoint after one step", older=0)
+
+
+def test_overwrites(runs, probe):
+    """Saving to the same path again, after an evaluation, replaces the whole file"""
+    for run in runs(*WHOLE, recorded=["second_saved"]):
+        expect_state(run, probe, "second", 3, "the second checkpoint at one path", older=1)
+
+
+def test_dtypes(runs, probe):
+    """Every tensor has the dtype that it has in the model"""
+    (run,) = runs("three", recorded=[f"{name}_saved" for name in probe.DTYPES])
+    for name, dtype in probe.DTYPES.items():
+        content, wanted = content_of(run, name), probe.build("list", run.seed, dtype).state_dict()
+        for key in wanted.keys() & content.keys():
+            subject, seen = f"{key!r} in the checkpoint of a {name} model", content[key]
+            run[0].expect_equal(str(seen.dtype), str(wanted[key].dtype), f"the dtype of {subject}")
+            run[0].expect(seen.equal(wanted[key]), subject, "bit for bit what was sharded", "other values")
+
+
+def test_own_storage(runs):
+    """No tensor in the file is a view of something larger"""
+    for run in checkpoints(runs):
+        content, sizes = content_of(run, "first"), storages(run[0].read("first_file", bytes | None))
+        known = {value.nbytes for value in content.values()}
+        larger = sorted(size for size in sizes if size not in known)
+        subject, wanted = "the storages in the checkpoint", "each of the size of a tensor"
+        run[0].expect(not larger, subject, wanted, f"{listed(map(amount, larger[:3]))}, which no tensor has")
+
+
+def storages(data):
+    """The sizes of the storages in a file that torch.save wrote, in bytes. [] for one in the format before 1.6."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data or b"")) as file:
+            return [one.file_size for one in file.infolist() if "/data/" in one.filename]
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return []
+
+
+def test_rank_0_alone(runs):
+    """Rank 0 alone writes"""
+    for run in runs(*WHOLE, recorded=["writes"]):
+        for rank in run:
+            written = rank.read("writes", list[str])
+            if rank.rank:
+                rank.expect(not written, "the rank", "no file written", ", ".join(written))
+
+
+def test_complete_on_return(runs):
+    """When save_full_checkpoint returns on any rank, the file is complete"""
+    (run,) = runs("three", recorded=["slow"])
+    for rank in reversed(list(run)):
+        for what in ("older", "slow"):
+            rank.expect_success(rank.read(f"{what}_saved", Attempt), "saving while rank 0's disk is slow")
+        found = rank.read("slow", Slow)
+        seen = "the older file" if found["older"] else "a part of it" if found["there"] else "there is no file"
+        right, subject = found["settled"] and not found["older"], "the file at the moment when this rank returned"
+        rank.expect(right, subject, "the whole new file", seen)
+
+
+def test_training_goes_on(runs, probe):
+    """Training goes on after saving as if nothing had been saved, inside a step too"""
+    for run in runs(*WHOLE, recorded=["outputs"]):
+        training = story_of(probe, run, len(STORY))
+        for place, rank in enumerate(run):
+            for what in ("first", "inside", "second"):
+                rank.expect_success(rank.read(f"{what}_saved", Attempt), "saving")
+            seen = rank.read("outputs", list[Tensor])
+            rank.expect(len(seen) == len(training.outputs), "forward passes around saving", len(training.outputs))
+            for number, (output, right) in enumerate(zip(seen, training.outputs, strict=True)):
+                expect_outputs(rank, output, right[place], f"the outputs of forward pass {number} around saving")
+            if run.world_size > 1:
+                where, blocks = f"step 3 with {probe.LAYOUTS['tied']}, after saving", probe.BLOCKS["tied"]
+                expect_gathers(rank, where, blocks)

@@ -1,0 +1,363 @@
+"""Runs in every rank: shards small models with the student's shard_model, trains them, and saves them.
+
+What a model computes is recorded, never how it stores its parameters. All ranks begin with the same values, as the
+contract has it; a rank's batches are its own, from its secret. Nothing here knows an expected value.
+"""
+
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.functional import cross_entropy, linear
+
+from grader.kit import disturb, files, meeting, processes, values
+from grader.kit.memory import Meter, disregard_existing
+
+VOCABULARY, WIDTH, HIDDEN, BATCH = 19, 10, 14, 4
+"""Two, three or four ranks divide none of the first two, and three or four not the third."""
+LAYOUTS = {
+    "list": "three blocks in a ModuleList",
+    "one": "one block",
+    "none": "no block",
+    "inside": "no parameter outside of the blocks",
+    "nested": "three blocks in nested containers",
+    "subclass": "three blocks of a subclass of block_class",
+    "tied": "tied and frozen parameters",
+}
+"""The models, by what they come with."""
+BLOCKS = {"list": 3, "one": 1, "none": 0, "inside": 2, "nested": 3, "subclass": 3, "tied": 2}
+OPTIONS = {"list": {"lr": 0.2}, "tied": {"lr": 0.1, "momentum": 0.9}}
+"""What SGD is built with; the others as "list"."""
+STEPS = {"list": 3}
+"""Training steps of a model, 2 of the others; after them it is evaluated once."""
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""Of models that are saved without training."""
+LIMIT, LOOKS = 20.0, 30
+"""Seconds after which a wait for another rank is given up, by which nothing is judged; and looks in a row that must
+find all other ranks asleep before a slow writer goes on."""
+
+
+# The models
+
+
+class Block(nn.Module):
+    """Parameters of several shapes, one with fewer rows than there are ranks, in a submodule called `module` as well;
+    buffers that are saved, one of which counts the forward passes, and one that is not."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.up = nn.Linear(WIDTH, HIDDEN, dtype=dtype)
+        self.module = nn.Linear(HIDDEN, WIDTH, bias=False, dtype=dtype)
+        self.gain = nn.Parameter(torch.empty(1, WIDTH, dtype=dtype))
+        self.register_buffer("scale", torch.empty(WIDTH, dtype=dtype))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("mask", (torch.arange(WIDTH) % 3 > 0).to(dtype), persistent=False)
+
+    def forward(self, hidden):
+        """Shape (batch, WIDTH), in and out."""
+        self.calls += 1
+        return hidden + self.gain * self.module(torch.tanh(self.up(hidden * self.scale * self.mask)))
+
+
+class OtherBlock(Block):
+    """A block of a class of its own."""
+
+
+class Stage(nn.Module):
+    """A block among other things."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.inner = block
+
+    def forward(self, hidden):
+        return self.inner(hidden)
+
+
+def containers(layout, dtype):
+    """The blocks of a layout, as the model holds them."""
+    blocks = [(OtherBlock if layout == "subclass" else Block)(dtype) for _ in range(BLOCKS[layout])]
+    if layout == "nested":
+        first, second, third = blocks
+        return nn.ModuleDict({"encoder": nn.ModuleList([first, nn.Sequential(second)]), "decoder": Stage(third)})
+    return nn.ModuleList(blocks)
+
+
+def run_through(module, hidden):
+    """What the blocks of a container make of it, in order."""
+    if not isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        return module(hidden)
+    for part in module.values() if isinstance(module, nn.ModuleDict) else module:
+        hidden = run_through(part, hidden)
+    return hidden
+
+
+class Model(nn.Module):
+    """A language model of one token: from token to scores of the next one, shape (batch, VOCABULARY). Its embedding
+    and head lie outside of the blocks; in layout "inside" they are buffers, in "tied" one parameter."""
+
+    def __init__(self, layout, dtype):
+        super().__init__()
+        for name in ("embedding", "head"):
+            table = torch.empty(VOCABULARY, WIDTH, dtype=dtype)
+            if layout == "inside":
+                self.register_buffer(name, table)
+            else:
+                self.register_parameter(name, nn.Parameter(table))
+        self.blocks = containers(layout, dtype)
+        if layout == "tied":
+            self.head = self.embedding
+            self.offset = nn.Parameter(torch.empty(WIDTH, dtype=dtype), requires_grad=False)
+            self.blocks[1].up.bias.requires_grad_(False)
+
+    def forward(self, tokens):
+        hidden = self.embedding[tokens] + getattr(self, "offset", 0)
+        return linear(run_through(self.blocks, hidden), self.head)
+
+
+def build(layout, seed, dtype=torch.float64):
+    """A model with the values of a seed, on the CPU."""
+    model = Model(layout, dtype)
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.copy_(values.normal(tensor.shape, seed, name, scale=0.5))
+    return model
+
+
+def batch(secret, step):
+    """(tokens, targets) of one rank in one step, int64 of shape (BATCH,)."""
+    return torch.randint(VOCABULARY, (2, BATCH), generator=values.generator(secret, "batch", step)).unbind()
+
+
+def options_of(layout):
+    """What its optimizer, SGD, is built with."""
+    return OPTIONS.get(layout, OPTIONS["list"])
+
+
+def steps_of(layout):
+    """How many training steps it makes."""
+    return STEPS.get(layout, 2)
+
+
+# Training
+
+
+class Trainee:
+    """A model that the student has sharded, and its optimizer. `outputs` are those of each forward pass, on the batch
+    of that step."""
+
+    def __init__(self, rank, layout, mesh, seed, title=""):
+        self.rank, self.title, self.outputs = rank, title or LAYOUTS[layout], []
+        model = build(layout, seed).to(rank.device)
+        returned = rank.student.shard_model(model, mesh, Block)
+        self.returned = {"module": isinstance(returned, nn.Module), "type": type(returned).__name__}
+        self.model = returned if self.returned["module"] else model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), **options_of(layout))
+
+    def step(self, number):
+        with self.rank.region(f"step {number} with {self.title}"):
+            self.backward(number)
+            self.update()
+
+    def backward(self, number):
+        outputs, targets = self.forward(number)
+        cross_entropy(outputs, targets).backward()
+
+    def update(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def forward(self, number):
+        tokens, targets = (part.to(self.rank.device) for part in batch(self.rank.secret, number))
+        outputs = self.model(tokens)
+        self.outputs.append(outputs.detach().cpu().clone())
+        return outputs, targets
+
+    def evaluate(self, number):
+        self.model.eval()
+        with torch.no_grad():
+            self.forward(number)
+        self.model.train()
+
+
+def whole_mesh(rank):
+    """All ranks in one dimension."""
+    return init_device_mesh(rank.device.type, (rank.world_size,), mesh_dim_names=("dp",))
+
+
+def train(rank, layout, mesh, seed, name):
+    """Shard a model and train it; record its outputs, up to where something was raised."""
+    trainees = []
+
+    def go():
+        trainees.append(trainee := Trainee(rank, layout, mesh, seed))
+        for step in range(steps_of(layout)):
+            trainee.step(step)
+        trainee.evaluate(steps_of(layout))
+
+    outcome = rank.attempt(go).described()
+    returned = trainees[0].returned if trainees else {"module": False, "type": "nothing"}
+    rank.record(name, {**outcome, "outputs": trainees[0].outputs if trainees else [], "returned": returned})
+
+
+def sharding(rank):
+    """Train a model of each layout that the manifest names, all ranks in one mesh; then its other parts."""
+    spy, mesh = disturb.WriteSpy(), whole_mesh(rank)
+    for layout in rank.parameters["layouts"]:
+        train(rank, layout, mesh, rank.seed, layout)
+    folder = files.shared_folder(rank, "checkpoints")
+    parts = {
+        "memory": lambda: measure_memory(rank, mesh),
+        "checkpoints": lambda: save_while_training(rank, mesh, spy, folder),
+        "dtypes": lambda: save_dtypes(rank, mesh, folder),
+        "slow": lambda: save_slowly(rank, mesh, spy, folder),
+    }
+    for part in rank.parameters["then"]:
+        parts[part]()
+
+
+def column_of(number):
+    """Four ranks in two columns: which one a rank is in. Its ranks are no neighbours, and it need not hold rank 0."""
+    return number % 2
+
+
+def submesh(rank):
+    """All four ranks in one mesh; then two meshes of two ranks, each with a model of its own."""
+    train(rank, "list", whole_mesh(rank), rank.seed, "list")
+    mesh = init_device_mesh(rank.device.type, (2, 2), mesh_dim_names=("dp", "other"))["dp"]
+    train(rank, "one", mesh, values.seed_for(rank.seed, column_of(rank.rank)), "column")
+
+
+# Checkpoints
+
+
+def save_while_training(rank, mesh, spy, folder):
+    """Save after the first step, in the middle of the second one, and after an evaluation over the first file; then
+    train on."""
+    noted, path = [], folder / "model.pt"
+    trainee = Trainee(rank, "tied", mesh, rank.seed, "tied and frozen parameters, after saving")
+
+    def save(what, to):
+        with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
+            outcome = rank.attempt(rank.student.save_full_checkpoint, trainee.model, to)
+        rank.record(f"{what}_saved", outcome.described())
+        if rank.rank == 0:
+            rank.record(f"{what}_file", files.content(to))
+        dist.barrier()
+
+    trainee.step(0)
+    save("first", str(path))
+    trainee.backward(1)
+    save("inside", folder / "inside.pt")
+    trainee.update()
+    trainee.evaluate(2)
+    save("second", str(path))
+    rank.record("writes", sorted(set(noted)))
+    trainee.step(3)
+    trainee.evaluate(4)
+    rank.record("outputs", trainee.outputs)
+
+
+def save_dtypes(rank, mesh, folder):
+    """Save models of other dtypes as they are."""
+    for name, dtype in DTYPES.items():
+        model, path = build("list", rank.seed, dtype).to(rank.device), folder / f"{name}.pt"
+        model = rank.student.shard_model(model, mesh, Block) or model
+        rank.record(f"{name}_saved", rank.attempt(rank.student.save_full_checkpoint, model, str(path)).described())
+        if rank.rank == 0:
+            rank.record(f"{name}_file", files.content(path))
+        dist.barrier()
+
+
+def save_slowly(rank, mesh, spy, folder):
+    """Save over an older file while rank 0's writing is held up until another rank returns, or all of them wait."""
+    path, trainee = str(folder / "slow.pt"), Trainee(rank, "list", mesh, rank.seed)
+    save = rank.student.save_full_checkpoint
+    disturb.shorten_sleeps()
+    rank.record("older_saved", rank.attempt(save, trainee.model, path).described())
+    dist.barrier()
+    older = files.content(path)
+    trainee.backward(0)
+    trainee.update()
+    pids = meeting.tell_all(rank, "pids", os.getpid())
+    with spy.telling(hold_up(rank, pids)) if rank.rank == 0 else nullcontext():
+        outcome = rank.attempt(save, trainee.model, path)
+    found = files.content(path)
+    (rank.shared / f"returned{rank.rank}").touch()
+    rank.record("slow_saved", outcome.described())
+    dist.barrier()
+    settled = files.content(path)
+    rank.record("slow", {"older": found == older, "settled": found == settled, "there": found is not None})
+
+
+def hold_up(rank, pids):
+    """A handler that keeps rank 0 from writing on until some rank has returned or all others have slept for a while."""
+    returned = [rank.shared / f"returned{other}" for other in pids]
+
+    def hold(_):
+        asleep = processes.asleep_for(LOOKS, (pid for other, pid in pids.items() if other != rank.rank))
+        meeting.wait_until(lambda: any(path.exists() for path in returned) or asleep(), LIMIT)
+
+    return hold
+
+
+# Memory
+
+
+SIDE, LAYERS = 256, 4
+
+
+class LargeBlock(nn.Module):
+    """Two square weights, float64: 1 MiB."""
+
+    def __init__(self, side):
+        super().__init__()
+        self.first, self.second = (nn.Linear(side, side, bias=False, dtype=torch.float64) for _ in range(2))
+
+    def forward(self, hidden):
+        return hidden + self.second(torch.tanh(self.first(hidden)))
+
+
+def large(side):
+    """Blocks between two weights of half a block's size."""
+    first, last = (nn.Linear(side, side, bias=False, dtype=torch.float64) for _ in range(2))
+    return nn.Sequential(first, *[LargeBlock(side) for _ in range(LAYERS)], last)
+
+
+def sizes():
+    """Bytes of all of it, and of one block."""
+    weight = 8 * SIDE * SIDE
+    return (2 + 2 * LAYERS) * weight, 2 * weight
+
+
+def measure_memory(rank, mesh):
+    """What the process keeps because of a large model: at rest, between forward and backward, and at rest again. The
+    first model, a small one, is there for what is allocated once."""
+    disregard_existing()
+    for name, side in {"warm up": 2 * rank.world_size, "large": SIDE}.items():
+        measure(rank, mesh, side, name)
+
+
+def measure(rank, mesh, side, name):
+    def sharded():
+        model = large(side).to(rank.device)
+        returned = rank.student.shard_model(model, mesh, LargeBlock)
+        return returned if isinstance(returned, nn.Module) else model
+
+    meter, measured = Meter(rank), {}
+    model = sharded()
+    measured["at rest"] = meter.growth()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = model(values.normal((1, side), rank.secret, name).to(rank.device)).square().mean()
+    measured["after forward"] = meter.growth()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    del loss
+    measured["after a step"] = meter.growth()
+    for when, growth in measured.items():
+        rank.record(f"{name}, {when}", growth)
