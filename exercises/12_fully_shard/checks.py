@@ -242,8 +242,9 @@ def test_nothing_else(runs, probe):
         for rank in run:
             others = {one.operation for one in rank.during(where).at_least(SMALL)} - {"all_gather", "reduce_scatter"}
             rank.expect_none(where, *sorted(others), at_least=SMALL)
-    for run in runs(*SEVERAL):
-        run.expect_confirmed()
+    for run in runs(*SEVERAL, finished=False):
+        if run.finished:  # else not all that it communicated may be known
+            run.expect_confirmed()
 
 
 def test_every_block(runs, probe):

@@ -45,6 +45,7 @@ def load(name: str, root: Path) -> Exercise:
         checks=_checks_of_100_points(document, manifest),
         hints=tuple(manifest.hints),
         time_box=manifest.time_box,
+        imports_dynamo=manifest.imports_dynamo,
         prerequisites=tuple(manifest.prerequisites),
         companions=tuple(manifest.companions),
     )

@@ -115,6 +115,7 @@ class Manifest(Strict):
     prerequisites: Words = []
     companions: Words = []
     hints: Hints = []
+    imports_dynamo: bool = False
 
 
 class HiddenCheck(CheckEntry):

@@ -135,6 +135,7 @@ class Exercise:
     time_box: int = 30
     prerequisites: tuple[str, ...] = ()
     companions: tuple[str, ...] = ()
+    imports_dynamo: bool = False
 
     @property
     def probe(self) -> Path:

@@ -83,7 +83,7 @@ def request_for(
         start_method=start_method,
         live=live,
         alone=alone,
-        dynamo=case.needs_dynamo,
+        dynamo=case.needs_dynamo or exercise.imports_dynamo,
         dynamo_soon=any(other.needs_dynamo for other in exercise.cases),
         echo=echo,
     )

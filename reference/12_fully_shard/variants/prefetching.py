@@ -21,8 +21,9 @@ def shard_model(model, mesh, block_class):
 
 
 def save_full_checkpoint(model, path):
+    names = list(model.state_dict())  # frees what an evaluation has left gathered, so it comes before the parameters
     tensors = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
-    state = {name: replicated(tensors[name]) for name in model.state_dict()}
+    state = {name: replicated(tensors[name]) for name in names}
     if dist.get_rank() == 0:
         with open(path, "wb") as file:
             torch.save(state, file)
