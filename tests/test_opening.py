@@ -134,6 +134,15 @@ def test_odd_keys_are_left_out_and_odd_values_named() -> None:
     wire.encode(content)
 
 
+def test_a_tensor_of_another_kind_is_named() -> None:
+    """Its elements may be in other processes, as a DTensor's are."""
+
+    class Elsewhere(torch.Tensor):
+        pass
+
+    assert plain({"weight": torch.ones(2).as_subclass(Elsewhere)}, Room(ROOM)) == {"weight": "a Elsewhere"}
+
+
 def test_one_file_that_does_not_fit_leaves_its_room_to_the_next() -> None:
     """Each is told apart."""
     room = Room(ROOM)

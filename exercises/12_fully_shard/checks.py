@@ -298,6 +298,8 @@ def content_of(run, what):
     """The tensors in the file."""
     wanted = "a state dict of plain tensors"
     content = run[0].expect_loads(saved(run, what), "the checkpoint", wanted=wanted, missing="a file at path")
+    for name, value in content.items():
+        run[0].expect(not isinstance(value, str), f"{name!r} in the checkpoint", "a plain tensor", value)
     return run[0].expect_kind(content, Tensors, "the checkpoint")
 
 

@@ -20,6 +20,7 @@ TOPICS = (
     "unused_parameters", "amdahl", "zero_memory", "pipeline", "tensor_parallel", "choosing_a_strategy",
     "ring_all_reduce",
     "zero2",
+    "fsdp",
 )  # fmt: skip
 """What the quizzes must cover."""
 AT_LEAST = 120

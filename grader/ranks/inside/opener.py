@@ -24,6 +24,7 @@ from grader.records import wire
 
 WEIGHT, TENSOR = 512, 2048
 """About how many bytes of the judge's memory any value takes, and a tensor beside its elements."""
+KINDS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 NO_MEMORY = ("can't allocate memory", "std::bad_alloc", "[Errno 12]", "Cannot allocate memory", "not enough memory")
 
 
@@ -129,5 +130,6 @@ def _is_key(key: Any) -> bool:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    known = str(tensor.dtype).removeprefix("torch.") in wire.DTYPES
+    """A tensor of torch's own kind: what another kind holds, a DTensor say, may be elsewhere or nowhere."""
+    known = str(tensor.dtype).removeprefix("torch.") in wire.DTYPES and type(tensor) in KINDS
     return known and tensor.layout is torch.strided and not tensor.is_meta and tensor.dim() <= wire.MAX_DIMENSIONS
