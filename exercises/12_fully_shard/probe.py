@@ -34,6 +34,8 @@ OPTIONS = {"list": {"lr": 0.2}, "tied": {"lr": 0.1, "momentum": 0.9}}
 """What SGD is built with; the others as "list"."""
 STEPS = {"list": 3}
 """Training steps of a model, 2 of the others; after them it is evaluated once."""
+SAVED = "checkpoints in between"
+"""The model that is saved while it trains, of layout "tied", in the same words."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Of models that are saved without training."""
 LIMIT, LOOKS = 20.0, 30
@@ -146,6 +148,13 @@ def steps_of(layout):
 # Training
 
 
+def sharded(rank, model, mesh, block_class):
+    """What shard_model returned, or the model if that was none; and what it was."""
+    returned = rank.student.shard_model(model, mesh, block_class)
+    is_module = isinstance(returned, nn.Module)
+    return returned if is_module else model, {"module": is_module, "type": type(returned).__name__}
+
+
 class Trainee:
     """A model that the student has sharded, and its optimizer. `outputs` are those of each forward pass, on the batch
     of that step."""
@@ -153,9 +162,7 @@ class Trainee:
     def __init__(self, rank, layout, mesh, seed, title=""):
         self.rank, self.title, self.outputs = rank, title or LAYOUTS[layout], []
         model = build(layout, seed).to(rank.device)
-        returned = rank.student.shard_model(model, mesh, Block)
-        self.returned = {"module": isinstance(returned, nn.Module), "type": type(returned).__name__}
-        self.model = returned if self.returned["module"] else model
+        self.model, self.returned = sharded(rank, model, mesh, Block)
         self.optimizer = torch.optim.SGD(self.model.parameters(), **options_of(layout))
 
     def step(self, number):
@@ -239,7 +246,7 @@ def save_while_training(rank, mesh, spy, folder):
     """Save after the first step, in the middle of the second one, and after an evaluation over the first file; then
     train on."""
     noted, path = [], folder / "model.pt"
-    trainee = Trainee(rank, "tied", mesh, rank.seed, "tied and frozen parameters, after saving")
+    trainee = Trainee(rank, "tied", mesh, rank.seed, SAVED)
 
     def save(what, to):
         with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
@@ -265,8 +272,8 @@ def save_while_training(rank, mesh, spy, folder):
 def save_dtypes(rank, mesh, folder):
     """Save models of other dtypes as they are."""
     for name, dtype in DTYPES.items():
-        model, path = build("list", rank.seed, dtype).to(rank.device), folder / f"{name}.pt"
-        model = rank.student.shard_model(model, mesh, Block) or model
+        model, _ = sharded(rank, build("list", rank.seed, dtype).to(rank.device), mesh, Block)
+        path = folder / f"{name}.pt"
         rank.record(f"{name}_saved", rank.attempt(rank.student.save_full_checkpoint, model, str(path)).described())
         if rank.rank == 0:
             rank.record(f"{name}_file", files.content(path))
@@ -323,15 +330,15 @@ class LargeBlock(nn.Module):
 
 
 def large(side):
-    """Blocks between two weights of half a block's size."""
-    first, last = (nn.Linear(side, side, bias=False, dtype=torch.float64) for _ in range(2))
-    return nn.Sequential(first, *[LargeBlock(side) for _ in range(LAYERS)], last)
+    """Blocks, and before them a weight of half a block's size."""
+    first = nn.Linear(side, side, bias=False, dtype=torch.float64)
+    return nn.Sequential(first, *[LargeBlock(side) for _ in range(LAYERS)])
 
 
 def sizes():
     """Bytes of all of it, and of one block."""
     weight = 8 * SIDE * SIDE
-    return (2 + 2 * LAYERS) * weight, 2 * weight
+    return (1 + 2 * LAYERS) * weight, 2 * weight
 
 
 def measure_memory(rank, mesh):
@@ -343,13 +350,8 @@ def measure_memory(rank, mesh):
 
 
 def measure(rank, mesh, side, name):
-    def sharded():
-        model = large(side).to(rank.device)
-        returned = rank.student.shard_model(model, mesh, LargeBlock)
-        return returned if isinstance(returned, nn.Module) else model
-
     meter, measured = Meter(rank), {}
-    model = sharded()
+    model, _ = sharded(rank, large(side).to(rank.device), mesh, LargeBlock)
     measured["at rest"] = meter.growth()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = model(values.normal((1, side), rank.secret, name).to(rank.device)).square().mean()
