@@ -10,8 +10,9 @@ import pytest
 
 from grader import catalog
 from grader.grading.running import import_case
-from grader.model import Exercise
+from grader.model import Exercise, Submission
 from grader.model.errors import AuthorError, UsageError
+from grader.ranks.request import request_for
 from tests import small
 
 MANIFEST = """\
@@ -244,6 +245,15 @@ def test_a_family_may_look_for_names_of_its_own(house: House) -> None:
     assert looked_for == {"equal_shards[1]": ["EPOCHS"], "equal_shards[2]": ["EPOCHS"], "equal_shards[3]": ["EPOCHS"],
                           "alone[1]": []}  # fmt: skip
     assert [entry.name for entry in exercise.required_by(import_case())] == ["train_ddp", "Sampler.set_epoch"]
+
+
+def test_an_exercise_may_want_torch_dynamo_before_its_file_is_imported(house: House) -> None:
+    """Else the import, which has ten seconds, would have to do that by itself where a file imports fully_shard."""
+    for text, wanted in ((MANIFEST, False), (f"imports_dynamo: true\n{MANIFEST}", True)):
+        exercise = house.load(manifest=text)
+        submission = Submission.of(Path("student.py"), b"")
+        request = request_for(exercise, submission, import_case(), start_method="fork", live=False, alone=True)
+        assert request.dynamo is wanted
 
 
 def test_cases_of_a_family_share_no_parameters(house: House) -> None:
