@@ -1,16 +1,19 @@
 """Spies: what a probe hands to student code in order to see what becomes of it.
 
 A model whose forward is a function of its named tensors, which the judge can repeat; inputs that carry the numbers of
-their samples; optimizers and forwards that note their steps.
+their samples; optimizers and forwards that note their steps; what notes which objects are made and when is waited.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.multiprocessing import reductions
 from torch.utils.data import Dataset
@@ -119,6 +122,41 @@ class NotingSGD(torch.optim.SGD):
         self.noted.append(copies({name: p.grad for name, p in self.named.items() if p.grad is not None}))
         super().step()
         return loss
+
+
+# -- what a process makes, and what it waits for ---------------------------------------------------------------------
+
+
+def note_instances(kind: type) -> list[str]:
+    """The names of the classes of all instances of `kind` that are made from now on, subclasses included."""
+    original, made = kind.__init__, list[str]()  # type: ignore[misc]
+
+    @functools.wraps(original)
+    def noted(self: Any, *args: Any, **kwargs: Any) -> None:
+        made.append(type(self).__name__)
+        original(self, *args, **kwargs)
+
+    kind.__init__ = noted  # type: ignore[misc]
+    return made
+
+
+@contextmanager
+def marked_waits(rank: Any, name: str) -> Iterator[None]:
+    """Each wait for a collective's Work is a region called `name`, so that its place among what a trace shows is
+    known."""
+    work: Any = dist.Work
+    original = work.wait
+
+    @functools.wraps(original)
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        with rank.region(name):
+            return original(*args, **kwargs)
+
+    work.wait = wait
+    try:
+        yield
+    finally:
+        work.wait = original
 
 
 class Activations:
