@@ -21,6 +21,8 @@ from grader.ranks import Session
 
 ROOT = Path(__file__).parents[1]
 BY_TRACE = {"synchronised_once", "overlaps"}
+BUCKETS = {"waits", "bucket_sizes", "bucket_count", "default_cap", "overlaps", "asynchronous"}
+BUCKETS |= {"frozen", "tied", "dtypes"}
 JUDGED = {
     "00_warm_up": (set(), {"total", "gathers", "averages"}),
     "01_process_group": (set(), {"joins"}),
@@ -31,6 +33,7 @@ JUDGED = {
         {"point_to_point", "neighbour", "messages", "volume", "group_ring"},
         {"point_to_point", "neighbour", "messages", "volume", "group_ring"},
     ),
+    "09_ddp_from_scratch": (BUCKETS, {"averages"}),
     "10_zero2": ({"traffic"}, {"same_as_unsharded"}),
 }
 """By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""
