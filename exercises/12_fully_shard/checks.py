@@ -324,9 +324,10 @@ def state_after(probe, run, acts):
     """The bare model's state dict at that time. Where training goes wrong in a way that is known, which other checks
     tell, it is the state to which that has led."""
     seen = run[0].get("outputs")
+    seen = seen if isinstance(seen, list) else []
     for combine in (None, *MISTAKES.values()):
         outputs = [by_rank[0] for by_rank in story_of(probe, run, acts + 1, combine).outputs]
-        if holds(run[0].expect_close, seen, [*outputs, *(seen or [])[acts + 1 :]], "", steps=8):
+        if holds(run[0].expect_close, seen, [*outputs, *seen[acts + 1 :]], "", steps=8):
             return story_of(probe, run, acts, combine).state()
     return story_of(probe, run, acts).state()
 
