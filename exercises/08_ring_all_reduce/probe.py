@@ -160,6 +160,8 @@ def call(rank, name, given, takes_part, *group, **named_group):
         outcome = rank.attempt(rank.student.ring_all_reduce, tensor, *group, **named_group)
     if name in AGAIN:
         outcome = rank.attempt(rank.student.ring_all_reduce, tensor, *group, **named_group)
+    if outcome.error is not None and dist.get_world_size(named_group.get("group")) > 1:
+        dist.barrier(named_group.get("group"))  # all have raised; where one has alone, it waits here for the others
     result, after = tensor.detach().cpu().clone(), place(tensor)
     if name in LATE:
         tensor.detach().fill_(0)  # as its owner may
