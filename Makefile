@@ -77,7 +77,7 @@ sandbox:
 	@$(say) "$$(bwrap --version) is installed; make doctor says whether it works here."
 
 ## -- For authors
-## new        begin an exercise: make new NAME=08_all_reduce
+## new        begin an exercise: make new NAME=22_all_reduce
 new: $(READY)
 	@$(GRADER) new $(NAME) $(ARGS)
 

@@ -45,7 +45,7 @@ def check_name(name: str, root: Path) -> None:
 def _faults(name: str, root: Path) -> Iterator[str]:
     number, _, slug = name.partition("_")
     if not re.fullmatch(r"\d\d_[a-z][a-z0-9_]*", name):
-        yield f"{name!r} cannot be an exercise's name: write two digits and words of small letters, as 08_all_reduce."
+        yield f"{name!r} cannot be an exercise's name: write two digits and words of small letters, as 22_all_reduce."
     if keyword.iskeyword(slug) or keyword.issoftkeyword(slug):
         yield f"{slug!r} is a word of Python's own, so no file and no function can be called that. Choose another."
     if slug in OWN:

@@ -13,7 +13,7 @@ from grader.cli.ending import PASSED
 @click.command("new")
 @click.argument("name")
 def command(name: str) -> int:
-    """Begin exercise NAME, as 08_all_reduce: its files and its reference, small, alive and ready for `verify`."""
+    """Begin exercise NAME, as 22_all_reduce: its files and its reference, small, alive and ready for `verify`."""
     root = catalog.repository_root()
     exercise, reference = new.create(name, root)
     number = name.partition("_")[0]
