@@ -109,6 +109,7 @@ def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) ->
         source: str | None = None,
         session: Session | None = None,
         live: Live | None = None,
+        preload: tuple[str, ...] = (),
         **how: object,
     ) -> Run:
         text = (STUDENTS / "behaviours.py").read_text() if source is None else source
@@ -121,6 +122,7 @@ def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) ->
             requires=(RequiredName(name="wanted", signature="(rank, *, lr=0.1)"),),
             cases=(),
             checks=(),
+            preload=preload,
         )
         settings = {"world_size": 2, "process_group": True, "deadline": 30.0, **how}
         case = Case(name=behaviour, probe=behaviour, **settings)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from grader import catalog
 from grader.grading.running import import_case
 from grader.model import Exercise, Submission
 from grader.model.errors import AuthorError, UsageError
-from grader.ranks.request import request_for
+from grader.ranks.request import plain, request_for, request_of
 from tests import small
 
 MANIFEST = """\
@@ -254,6 +254,16 @@ def test_an_exercise_may_want_torch_dynamo_before_its_file_is_imported(house: Ho
         submission = Submission.of(Path("student.py"), b"")
         request = request_for(exercise, submission, import_case(), start_method="fork", live=False, alone=True)
         assert request.dynamo is wanted
+
+
+def test_an_exercise_may_want_modules_that_take_long_to_import(house: House) -> None:
+    """The host imports them before any rank of the exercise starts, that of the import included."""
+    exercise = house.load(manifest=f"preload: [colorsys, xml.dom]\n{MANIFEST}")
+    submission = Submission.of(Path("student.py"), b"")
+    for case in (import_case(), exercise.cases[0]):
+        request = request_for(exercise, submission, case, start_method="fork", live=False, alone=True)
+        assert request.preload == ("colorsys", "xml.dom")
+        assert request_of(plain(request)) == request
 
 
 def test_cases_of_a_family_share_no_parameters(house: House) -> None:

@@ -351,6 +351,29 @@ def plant(rank):
         assert [imported("plant", False), imported("student", True), imported("student", False)] == [False, True, True]
 
 
+def test_ranks_find_imported_what_their_exercise_wants_preloaded(run_on_ranks: RunIt) -> None:
+    """In a later run as well; a module that is not installed is missed by nobody but who imports it. Settings that lie
+    where ranks can write are not read."""
+    source = """\
+import pathlib, sys
+
+def plant(rank):
+    for place in pathlib.Path.cwd().parents[:2]:
+        (place / "matplotlibrc").write_text("lines.linewidth: 17")
+
+def student(rank):
+    modules = ("matplotlib.pyplot", "xml.dom", "no_such_module")
+    linewidth = sys.modules["matplotlib"].rcParams["lines.linewidth"] if modules[0] in sys.modules else None
+    rank.record("imported", [[name in sys.modules for name in modules], linewidth])
+"""
+    how = {"source": source, "world_size": 1, "process_group": False, "dynamo": False}
+    wanted = ("matplotlib.pyplot", "no_such_module", "xml.dom")
+    with Session() as session:
+        run_on_ranks("plant", session=session, **how)
+        runs = [run_on_ranks("student", session=session, preload=names, **how) for names in (wanted, ())]
+    assert [run.ranks[0].observations["imported"] for run in runs] == [[[True, True, False], 1.5]] * 2
+
+
 def test_two_runs_at_once_do_not_disturb_each_other(run_on_ranks: RunIt) -> None:
     """One deadlocks while the other finishes."""
     from concurrent.futures import ThreadPoolExecutor

@@ -26,7 +26,7 @@ from grader.ranks import level_for
 from grader.records import digests
 
 FORMAT = "ranklings/proofs/1"
-PACKAGES = ("torch", "numpy", "scikit-learn", "pytest")
+PACKAGES = ("torch", "numpy", "scikit-learn", "matplotlib", "pytest")
 """The packages whose versions may decide a verdict."""
 PATIENCE = 60.0
 """Seconds to wait for other processes that write to the same file."""

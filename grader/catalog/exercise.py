@@ -46,6 +46,7 @@ def load(name: str, root: Path) -> Exercise:
         hints=tuple(manifest.hints),
         time_box=manifest.time_box,
         imports_dynamo=manifest.imports_dynamo,
+        preload=tuple(manifest.preload),
         prerequisites=tuple(manifest.prerequisites),
         companions=tuple(manifest.companions),
     )

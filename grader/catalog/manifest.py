@@ -26,6 +26,12 @@ def _variable(value: str) -> str:
     return value
 
 
+def _module(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", value):
+        raise ValueError("must be the name of a module")
+    return value
+
+
 def _distinct(values: list[str]) -> list[str]:
     if len(set(values)) < len(values):
         raise ValueError("must not name anything twice")
@@ -49,6 +55,7 @@ def _world_sizes(sizes: list[int]) -> list[int]:
 Text = Annotated[str, AfterValidator(_text)]
 Word = Annotated[str, AfterValidator(_word)]
 Variable = Annotated[str, AfterValidator(_variable)]
+Module = Annotated[str, AfterValidator(_module)]
 Words = Annotated[list[str], AfterValidator(_distinct)]
 Hints = Annotated[list[Text], AfterValidator(_three_or_none)]
 WorldSizes = Annotated[list[int], AfterValidator(_world_sizes)]
@@ -104,7 +111,7 @@ class CheckEntry(Strict):
 
 
 class Manifest(Strict):
-    """exercise.yaml. `time_box` is in minutes."""
+    """exercise.yaml. `time_box` is in minutes. `preload` are modules that its ranks find imported."""
 
     title: Text
     summary: Text
@@ -116,6 +123,7 @@ class Manifest(Strict):
     companions: Words = []
     hints: Hints = []
     imports_dynamo: bool = False
+    preload: list[Module] = []
 
 
 class HiddenCheck(CheckEntry):

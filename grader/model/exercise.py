@@ -121,7 +121,7 @@ def file_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exercise:
-    """One folder of exercises/."""
+    """One folder of exercises/. `preload` are modules that take long to import and that its ranks find imported."""
 
     name: str
     title: str
@@ -136,6 +136,7 @@ class Exercise:
     prerequisites: tuple[str, ...] = ()
     companions: tuple[str, ...] = ()
     imports_dynamo: bool = False
+    preload: tuple[str, ...] = ()
 
     @property
     def probe(self) -> Path:

@@ -36,7 +36,8 @@ KEPT = (
 
 
 def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, str]:
-    """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder, no GPU for "cpu"."""
+    """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder, no GPU for "cpu";
+    matplotlib looks at the fonts that it brings only, for a machine may have thousands and they would be read anew."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     if device == "cpu":
         kept["CUDA_VISIBLE_DEVICES"] = ""
@@ -51,6 +52,7 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
+        "MPL_IGNORE_SYSTEM_FONTS": "1",
         **protocol.HUGE_PAGES,
     }
 

@@ -18,7 +18,8 @@ class Request:
     """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs, `echo`
     that they want to hear at once what ranks print; `alone`
     that the kernel counts the ranks' processes apart from all others of the user; `dynamo` that the ranks may use
-    torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile. The ranks
+    torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile; `preload`
+    are further modules that the host imports first. The ranks
     are forks of those who read this and have it in their memory: nothing here is secret from any of them."""
 
     file: str
@@ -39,6 +40,7 @@ class Request:
     alone: bool
     dynamo: bool
     dynamo_soon: bool
+    preload: tuple[str, ...] = ()
     echo: bool = False
 
 
@@ -50,7 +52,8 @@ def plain(request: Request) -> dict[str, Any]:
 def request_of(raw: Mapping[str, Any]) -> Request:
     """The request that `plain` wrote."""
     requires = tuple((name, signature) for name, signature in raw["requires"])
-    return Request(**{**raw, "requires": requires, "limits": Limits(**raw["limits"])})
+    rest = {"requires": requires, "limits": Limits(**raw["limits"]), "preload": tuple(raw["preload"])}
+    return Request(**{**raw, **rest})
 
 
 def request_for(
@@ -85,6 +88,7 @@ def request_for(
         alone=alone,
         dynamo=case.needs_dynamo or exercise.imports_dynamo,
         dynamo_soon=any(other.needs_dynamo for other in exercise.cases),
+        preload=exercise.preload,
         echo=echo,
     )
 

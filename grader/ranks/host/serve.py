@@ -17,7 +17,8 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,6 +65,20 @@ def preload_dynamo() -> None:
             importlib.import_module("torch.distributed.checkpoint.state_dict")  # for those who shard and save
 
 
+def preload_modules(names: Iterable[str]) -> None:
+    """Import what all ranks of an exercise need, once for all of them. One that is not there is the rank's to miss.
+    Imported away from where ranks can write, since libraries read settings from the current folder."""
+    missing = [name for name in names if name not in sys.modules]
+    if missing:
+        with _without_garbage(), contextlib.chdir("/"):
+            for name in missing:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+        for thread in threading.enumerate():  # matplotlib starts one; a fork must not come upon it
+            if thread is not threading.current_thread():
+                thread.join()
+
+
 @contextlib.contextmanager
 def _without_garbage() -> Iterator[None]:
     """What is imported is here to stay: no collection looks at it, so that none copies its pages in every rank."""
@@ -89,6 +104,7 @@ def serve(judge: socket.socket, apart: bool) -> None:
         request, descriptor = received
         if request.dynamo:
             preload_dynamo()
+        preload_modules(request.preload)
         with _undisturbed():
             if not runs:
                 _tidy()
