@@ -1,0 +1,221 @@
+"""Runs in one rank: asks for scaled rates, and trains under the student's scheduler. Nothing here knows what is right.
+
+At which rate a step was taken is seen by what it did: parameters begin each step at 0 and have gradients of 1, so plain
+SGD moves them by minus the rate, and so does Adam with ε = 0.
+"""
+
+import copy
+import io
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from grader.kit.values import number, random_for
+
+# -- linear_scaled_lr -------------------------------------------------------------------------------------------------
+
+
+def multiples(secret):
+    """Arguments of linear_scaled_lr, the batch some times as large as the recipe's."""
+    draw = random_for(secret, "multiples")
+    bases = [draw.choice([1, 32, 96, 256, 1000]) for _ in range(8)]
+    return [(draw.uniform(1e-4, 2.0), base, base * draw.randrange(2, 200)) for base in bases]
+
+
+def fractions(secret):
+    """The same for batches that are smaller than the recipe's, equal, and no multiple of it."""
+    draw = random_for(secret, "fractions")
+    drawn = [(draw.randrange(200, 1000), draw.randrange(3, 190)) for _ in range(6)]
+    pairs = [*drawn, *((small, large) for large, small in drawn if large % small), (256, 256), (8192, 1), (3, 2)]
+    return [(draw.uniform(1e-4, 2.0), *pair) for pair in pairs]
+
+
+def impossible(secret):
+    """Arguments of which one is not positive."""
+    draw = random_for(secret, "impossible")
+    rate, base, batch = draw.uniform(0.01, 1.0), draw.randrange(2, 512), draw.randrange(2, 512)
+    wrong = [(0.0, base, batch), (-rate, base, batch), (rate, 0, batch), (rate, -base, batch)]
+    return [*wrong, (rate, base, 0), (rate, base, -batch), (-rate, base, -batch), (-rate, -base, batch), (0, base, batch)]
+
+
+WHOLE = [(1, 256, 1024), (2, 32, 32), (1, 8, 4)]
+"""Arguments without a fractional part."""
+
+
+def scale(rank):
+    for name, drawn in (("multiples", multiples), ("fractions", fractions), ("impossible", impossible)):
+        rank.record(name, [asked(rank, arguments) for arguments in drawn(rank.secret)])
+    rank.record("whole", [asked(rank, arguments) for arguments in WHOLE])
+
+
+def asked(rank, arguments):
+    """What linear_scaled_lr returned, and of which type."""
+    outcome = rank.attempt(rank.student.linear_scaled_lr, *arguments)
+    kind = "float" if isinstance(outcome.value, float) else type(outcome.value).__name__
+    return {"outcome": outcome.described(), "value": number(outcome.value), "type": kind}
+
+
+# -- warmup_scheduler -------------------------------------------------------------------------------------------------
+
+OPTIMIZERS = {
+    "SGD": lambda groups, lr: torch.optim.SGD(groups, lr=lr),
+    "AdamW": lambda groups, lr: torch.optim.AdamW(groups, lr=lr, eps=0.0, weight_decay=0.0),
+}
+AFTER = 5
+"""Steps that are taken after the warm-up."""
+
+
+def single(secret):
+    """(rate, warm-up steps) of trainings with one group of parameters."""
+    draw = random_for(secret, "single")
+    return [(draw.uniform(0.01, 2.0), steps) for steps in (2, draw.randrange(5, 12), draw.randrange(30, 60))]
+
+
+def several(secret):
+    """Groups as an optimizer is handed them: rates, of which None is the optimizer's own; how many are added later; the
+    optimizer's own rate; warm-up steps."""
+    draw = random_for(secret, "several")
+    rates = [draw.uniform(0.5, 1.0), draw.uniform(0.01, 0.1), None, draw.uniform(1.5, 3.0), None]
+    return {"rates": rates, "late": 2, "lr": draw.uniform(0.2, 0.4), "warmup": draw.randrange(4, 9)}
+
+
+def own_rates(groups):
+    """Each group's own rate."""
+    return [groups["lr"] if rate is None else rate for rate in groups["rates"]]
+
+
+def stops(secret):
+    """After how many steps a training is stopped and resumed: before its first, in the warm-up, at its end, later."""
+    warmup = several(secret)["warmup"]
+    return [0, random_for(secret, "stops").randrange(1, warmup - 1), warmup - 1, warmup, warmup + 2]
+
+
+class Training:
+    """Parameters in groups under an optimizer and, once `begin` was called, under the student's scheduler."""
+
+    def __init__(self, rank, groups, optimizer="SGD", factor=1.0):
+        self.rank, self.warmup = rank, groups["warmup"]
+        self.parameters = [nn.Parameter(torch.zeros(2, dtype=torch.float64, device=rank.device)) for _ in groups["rates"]]
+        handed = [
+            {"params": [parameter]} | ({} if rate is None else {"lr": factor * rate})
+            for parameter, rate in zip(self.parameters, groups["rates"], strict=True)
+        ]
+        first = len(handed) - groups["late"]
+        self.optimizer = OPTIMIZERS[optimizer](handed[:first], factor * groups["lr"])
+        for group in handed[first:]:
+            self.optimizer.add_param_group(group)
+
+    def begin(self):
+        self.scheduler = self.rank.student.warmup_scheduler(self.optimizer, self.warmup)
+        return self
+
+    def step(self):
+        """One optimizer step and one of the scheduler; at which rate each group took it."""
+        with torch.no_grad():
+            for parameter in self.parameters:
+                parameter.zero_()
+                parameter.grad = torch.ones_like(parameter)
+        self.optimizer.step()
+        self.scheduler.step()
+        return [-float(parameter[0]) for parameter in self.parameters]
+
+    def advance(self, steps):
+        return [self.step() for _ in range(steps)]
+
+    def state(self):
+        return {"optimizer": self.optimizer.state_dict(), "scheduler": self.scheduler.state_dict()}
+
+    def load(self, state, order):
+        for name in order:
+            getattr(self, name).load_state_dict(state[name])
+        return self
+
+
+def one_group(rate, warmup):
+    return {"rates": [None], "late": 0, "lr": rate, "warmup": warmup}
+
+
+def tensor(rates):
+    """Rates by step and group, float64."""
+    return torch.tensor(rates, dtype=torch.float64)
+
+
+def trained(rank, groups, optimizer="SGD"):
+    """An undisturbed training."""
+    return tensor(Training(rank, groups, optimizer).begin().advance(groups["warmup"] + AFTER))
+
+
+def side_by_side(rank, pairs):
+    """Two trainings at once, step by step in turn; what was made first is the first to go on."""
+    trainings = [Training(rank, one_group(*pair)) for pair in pairs]
+    for training in trainings:
+        training.begin()
+    steps = max(warmup for _, warmup in pairs) + AFTER
+    return tensor([[training.step()[0] for training in trainings] for _ in range(steps)])
+
+
+def reported(rank, groups):
+    """The rates that the scheduler reports before each step, and those at which it is taken."""
+    training, seen = Training(rank, groups).begin(), []
+    for _ in range(groups["warmup"] + AFTER):
+        last = [float(rate) for rate in training.scheduler.get_last_lr()]
+        seen.append([last, training.step()])
+    return tensor(seen)
+
+
+def resumed(rank, groups, order, factor=1.0, through=copy.deepcopy):
+    """A training that is stopped some times, and goes on with a new optimizer and a new scheduler each time. `factor`
+    is that of the rates with which the new optimizer is made."""
+    training, rates, done = Training(rank, groups, "AdamW").begin(), [], 0
+    for stop in stops(rank.secret):
+        rates += training.advance(stop - done)
+        state, done = through(training.state()), stop
+        training = Training(rank, groups, "AdamW", factor).begin().load(state, order)
+    return tensor(rates + training.advance(groups["warmup"] + AFTER - done))
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+FIRST = {"the optimizer first": ["optimizer", "scheduler"], "the scheduler first": ["scheduler", "optimizer"]}
+
+
+def schedule(rank):
+    def tried(name, function, *args, **fields):
+        outcome = rank.attempt(function, rank, *args, **fields)
+        rank.record(name, {"outcome": outcome.described(), "rates": outcome.value})
+
+    groups = several(rank.secret)
+    tried("two steps", lambda rank: tensor(Training(rank, one_group(0.1, 4)).begin().advance(2)))
+    rank.record("is one", bool(rank.attempt(made, rank).value))
+    tried("reported", reported, groups)
+    for place, pair in enumerate(single(rank.secret)):
+        tried(f"single {place}", trained, one_group(*pair))
+    for kind in OPTIMIZERS:
+        tried(kind, trained, groups, kind)
+    for warmup in (0, 1):
+        tried(f"warm-up of {warmup}", trained, {**groups, "warmup": warmup})
+    tried("side by side", side_by_side, single(rank.secret)[:2])
+    for order, names in FIRST.items():
+        tried(order, resumed, groups, names)
+        tried(f"{order}, other rates", resumed, groups, names, factor=3.0)
+        tried(f"{order}, from a file", resumed, groups, names, through=through_a_file)
+    tried("undisturbed", trained, groups, "AdamW")
+    rank.record("refused", [refused(rank, steps) for steps in negative(rank.secret)])
+
+
+def made(rank):
+    return isinstance(Training(rank, one_group(0.1, 4)).begin().scheduler, LRScheduler)
+
+
+def negative(secret):
+    return [-1, -random_for(secret, "negative").randrange(2, 1000)]
+
+
+def refused(rank, steps):
+    return rank.attempt(Training(rank, one_group(0.1, steps)).begin).described()
