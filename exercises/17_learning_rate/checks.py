@@ -1,5 +1,7 @@
 """What linear_scaled_lr and warmup_scheduler must do, judged over recorded runs."""
 
+from itertools import pairwise
+
 import torch
 from typing_extensions import TypedDict
 
@@ -195,7 +197,7 @@ def test_groups(runs, probe):
 
 def test_separate(runs, probe):
     """warmup_scheduler: two trainings at once do not disturb each other"""
-    for rank, name, seen in trainings(runs, "side by side"):
+    for rank, _, seen in trainings(runs, "side by side"):
         for place, (rate, warmup) in enumerate(probe.single(rank.secret)[:2]):
             subject = f"two at once, number {place}: W = {warmup}, rate {rate:.4g}: its rates"
             judge_steps(rank, seen[:, place : place + 1], [rate], warmup, 0, None, subject)
@@ -224,7 +226,7 @@ def judge_resumed(runs, probe, how, words):
 def again(whole, stops):
     """The rates of a training that begins its warm-up anew each time."""
     ends = [*stops, len(whole)]
-    return torch.cat([whole[: stops[0]], *(whole[: end - start] for start, end in zip(ends, ends[1:], strict=False))])
+    return torch.cat([whole[: stops[0]], *(whole[: end - start] for start, end in pairwise(ends))])
 
 
 def test_resumes(runs, probe):

@@ -26,7 +26,7 @@ def linear_scaled_lr(base_lr: float, base_batch_size: int, global_batch_size: in
 
 
 def warmup_scheduler(optimizer: torch.optim.Optimizer, warmup_steps: int) -> torch.optim.lr_scheduler.LRScheduler:
-    """A scheduler that leads every parameter group linearly up to its own rate. It is stepped after each optimizer step.
+    """A scheduler that leads every parameter group linearly up to its own rate. Stepped after each optimizer step.
 
     Args:
         optimizer: one that has had no scheduler before. What stands in the `lr` of a group is that group's own rate.

@@ -36,7 +36,7 @@ def impossible(secret):
     draw = random_for(secret, "impossible")
     rate, base, batch = draw.uniform(0.01, 1.0), draw.randrange(2, 512), draw.randrange(2, 512)
     wrong = [(0.0, base, batch), (-rate, base, batch), (rate, 0, batch), (rate, -base, batch)]
-    return [*wrong, (rate, base, 0), (rate, base, -batch), (-rate, base, -batch), (-rate, -base, batch), (0, base, batch)]
+    return [*wrong, (rate, base, 0), (rate, base, -batch), (-rate, base, -batch), (-rate, -base, batch)]
 
 
 WHOLE = [(1, 256, 1024), (2, 32, 32), (1, 8, 4)]
@@ -96,7 +96,8 @@ class Training:
 
     def __init__(self, rank, groups, optimizer="SGD", factor=1.0):
         self.rank, self.warmup = rank, groups["warmup"]
-        self.parameters = [nn.Parameter(torch.zeros(2, dtype=torch.float64, device=rank.device)) for _ in groups["rates"]]
+        zeros = torch.zeros(2, dtype=torch.float64, device=rank.device)
+        self.parameters = [nn.Parameter(zeros.clone()) for _ in groups["rates"]]
         handed = [
             {"params": [parameter]} | ({} if rate is None else {"lr": factor * rate})
             for parameter, rate in zip(self.parameters, groups["rates"], strict=True)
