@@ -7,8 +7,9 @@ run; a wait that only the grader saw, when it gave the rank up, is added; sends 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grader.model import Deadlocked, RankRecord, Run, TimedOut, Wait
@@ -52,9 +53,53 @@ class Band:
     wait: Wait | None
     events: tuple[Event, ...]
 
+    def spans(self, kind: str) -> tuple[Event, ...]:
+        return tuple(event for event in self.events if isinstance(event.source, Span) and event.source.kind == kind)
+
     @property
     def communications(self) -> tuple[Event, ...]:
         return tuple(event for event in self.events if not isinstance(event.source, Span))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A region in which the probe marked steps: its name, and the steps of each rank that was there, in order."""
+
+    name: str
+    rows: dict[int, tuple[Event, ...]]
+
+    @property
+    def start(self) -> float:
+        """When the first step began."""
+        return min(step.start for steps in self.rows.values() for step in steps)
+
+    @property
+    def end(self) -> float:
+        """When the last step was over."""
+        return max(step.end for steps in self.rows.values() for step in steps)
+
+    def idle(self, rank: int) -> float:
+        """The share of the time between them in which a rank was in no step."""
+        busy, until = 0.0, self.start
+        for step in self.rows[rank]:
+            busy, until = busy + max(0.0, step.end - max(step.start, until)), max(until, step.end)
+        return 1 - busy / (self.end - self.start) if self.end > self.start else 0.0
+
+
+def schedules(bands: Sequence[Band]) -> tuple[Schedule, ...]:
+    """The regions with steps, in the order of their beginning. A step is of the region that began last before it."""
+    found: dict[str, dict[int, list[Event]]] = {}
+    for band in bands:
+        regions, rank = band.spans("region"), band.record.rank
+        begins = [region.start for region in regions]
+        for region in regions:
+            found.setdefault(_name(region), {}).setdefault(rank, [])
+        for step in band.spans("step"):
+            place = bisect_right(begins, step.start) - 1
+            if place >= 0 and step.start <= regions[place].end:
+                found[_name(regions[place])][rank].append(step)
+    rows = {name: {rank: tuple(steps) for rank, steps in by_rank.items()} for name, by_rank in found.items()}
+    return tuple(Schedule(name=name, rows=by_rank) for name, by_rank in rows.items() if any(by_rank.values()))
 
 
 def timeline(run: Run) -> tuple[Band, ...]:
@@ -102,6 +147,10 @@ def _last(record: RankRecord) -> float | None:
     events: list[Communication | Span] = [*trace.communications, *trace.spans]
     moments = (event.start if event.end is None else event.end for event in events)
     return max((moment for moment in moments if 0 <= moment <= LONGEST), default=None)
+
+
+def _name(event: Event) -> str:
+    return event.source.name if isinstance(event.source, Span) else ""
 
 
 def _within(value: float, length: float) -> float:

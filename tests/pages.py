@@ -80,6 +80,19 @@ def traced(rank: int, ending: Ending, talks: tuple[Communication, ...], spans: t
     return RankRecord(rank=rank, ending=ending, trace=Trace(communications=talks, spans=spans))
 
 
+def pipeline() -> Run:
+    """Two ranks of which the second begins later: two forwards and two backwards each."""
+
+    def steps(begins: tuple[float, ...]) -> tuple[Span, ...]:
+        names = zip(("forward 0", "forward 1", "backward 0", "backward 1"), begins, strict=True)
+        marked = (Span(kind="step", name=name, start=0.1 + begin, end=0.12 + begin) for name, begin in names)
+        return (Span(kind="region", name="run_gpipe", start=0.09, end=0.4), *marked)
+
+    ended, begins = Finished(seconds=0.5), [(0.0, 0.02, 0.08, 0.1), (0.02, 0.04, 0.06, 0.08)]
+    records = tuple(traced(rank, ended, (), steps(times)) for rank, times in enumerate(begins))
+    return Run(case=Case(name="pipeline", world_size=2, probe="train"), ranks=records, seconds=0.5)
+
+
 def exchange() -> Run:
     """Two ranks that finish: an all-reduce, and a message in each direction."""
     common = (call("all_reduce", 0.105, 0.107), call("all_gather", 0.111, 0.113, bytes=96))

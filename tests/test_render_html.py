@@ -25,7 +25,7 @@ from grader.timeline import timeline
 from grader.visibility import for_student
 from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
-from tests.pages import MARKUP, SOURCE, assignment, call, exchange, hidden, markup, stuck, timelines, traced
+from tests.pages import MARKUP, SOURCE, assignment, call, exchange, hidden, markup, pipeline, stuck, timelines, traced
 from tests.reports import (
     KINDS,
     broken,
@@ -391,6 +391,53 @@ def test_endings_and_traces_are_brought_to_one_clock():
     """An ending that is counted from a later moment is not drawn before what the rank still did."""
     run = replace(exchange(), ranks=tuple(replace(rank, ending=Finished(seconds=0.1)) for rank in exchange().ranks))
     assert [band.flag.text for band in picture(run, 300).bands] == ["finished at 121.0 ms"] * 2
+
+
+# ── steps ──
+
+
+def test_the_steps_of_a_region_are_a_row_for_each_rank():
+    """Bars that do not cover one another, with gaps between them, and how much of the time these take."""
+    (chart,) = picture(pipeline(), 300).charts
+    assert chart.name == "run_gpipe" and [row.idle for row in chart.rows] == ["idle 33 %", "idle 33 %"]
+    assert [bar.label for bar in chart.rows[0].bars] == ["F0", "F1", "B0", "B1"]
+    assert [bar.event.kind for bar in chart.rows[0].bars] == ["forward", "forward", "backward", "backward"]
+    for row in chart.rows:
+        assert all(a.x + a.width <= b.x + 0.1 for a, b in pairwise(row.bars))
+    (first, second), right = chart.rows, chart.right
+    assert first.bars[0].x < second.bars[0].x and round(first.bars[-1].x + first.bars[-1].width) == right
+    text = page_of(replace(passed(), runs=(pipeline(),))).text
+    assert "run_gpipe" in text and "idle 33 %" in text
+
+
+def test_steps_are_drawn_once():
+    """Not among the phases of the whole run, nor in its table."""
+    drawn = picture(pipeline(), 300)
+    assert {bar.event.kind for band in drawn.bands for lane in band.lanes for bar in lane.bars} == {"region"}
+    assert drawn.size == 2 * (1 + 4)
+
+
+def test_too_many_steps_are_not_drawn():
+    assert picture(pipeline(), 3).charts == () and len(picture(pipeline(), 4).charts) == 1
+
+
+@pytest.mark.parametrize("name", [*MARKUP, "", " ", "forward", "?" * 10_000])
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -1e308, 0.05])
+def test_forged_steps_do_no_harm(name, odd):
+    """A step's name is text, its time inside the run, its colour one that the page knows."""
+    spans = (Span(kind="region", name=name, start=0.0, end=None), Span(kind="step", name=name, start=odd, end=odd))
+    record = RankRecord(rank=0, ending=Finished(seconds=0.1), trace=Trace(spans=spans))
+    text = html.render(alone(replace(passed(), runs=(replace(exchange(), ranks=(record,)),))))
+    assert {tag for tag, _ in Page(text).elements} <= {tag for tag, _ in Page(PAGES["timelines"]).elements}
+    assert not [key for _, given in Page(text).elements for key in given if key.startswith("on")]
+    assert not re.search(r'="(nan|-?inf)', text)
+
+
+def test_a_run_of_countless_regions_has_few_drawings_of_steps():
+    spans = [Span(kind="region", name=f"{n}", start=0.001 * n, end=1.0) for n in range(60)]
+    spans += [Span(kind="step", name="forward 0", start=0.001 * n, end=None) for n in range(60)]
+    record = RankRecord(rank=0, ending=Finished(seconds=0.1), trace=Trace(spans=tuple(spans)))
+    assert 1 <= len(picture(replace(exchange(), ranks=(record,)), 300).charts) <= 12
 
 
 # ── the time axis ──

@@ -120,6 +120,7 @@ def test_a_killed_rank_has_told_what_it_was_asked_to_tell(run_on_ranks: RunIt) -
     assert not run.finished
     for rank in run:
         rank.expect_count("first", "all_reduce", 1)
+        assert [(span.kind, span.name) for span in rank.trace.spans] == [("region", "first"), ("step", "forward 0")]
         assert "second" not in rank.trace.regions
 
 

@@ -35,7 +35,7 @@ class Communication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of a rank's time: `kind` is region (named by the probe), forward, backward or optimizer."""
+    """A stretch of a rank's time: `kind` is region or step (named by the probe), forward, backward or optimizer."""
 
     kind: str
     name: str

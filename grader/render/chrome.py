@@ -89,7 +89,7 @@ def _arrows(run: Run, traced: Sequence[tuple[int, Band]], offset: float) -> Iter
 
 
 def _span(event: timeline.Event, span: Span, process: int, offset: float) -> Event:
-    name = span.name if span.kind in ("region", span.name) else f"{span.kind} {span.name}"
+    name = span.name if span.kind in ("region", "step", span.name) else f"{span.kind} {span.name}"
     return _bar(name, span.kind, process, PHASES, offset, event)
 
 

@@ -312,7 +312,7 @@ def sends_from_another_thread(rank):
 
 
 def is_killed_after_telling(rank):
-    with rank.region("first"):
+    with rank.region("first"), rank.step("forward 0"):
         dist.all_reduce(torch.ones(4))
     rank.tell_trace()
     with rank.region("second"):

@@ -107,6 +107,11 @@ class Rank:
         no trace it does nothing."""
         return self.tracer.span("region", name) if self.tracer else contextlib.nullcontext()
 
+    def step(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Mark a step inside a region, such as "forward 3": the page draws the steps of a region as a row for each
+        rank, with what is idle between them. Judged by nothing. Where the case asks for no trace it does nothing."""
+        return self.tracer.span("step", name) if self.tracer else contextlib.nullcontext()
+
     def tell_trace(self) -> None:
         """Tell what was communicated so far, where the case asks for a trace. A rank that crashes later tells no more;
         one that comes to its end tells all by itself. Ten times at most, since a rank may not tell much unasked."""

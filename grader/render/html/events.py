@@ -31,6 +31,7 @@ LETTERS = {
 """What stands in a bar that has no room for its name."""
 
 REGION, PHASE, TALK = "region", "phase", "communication"
+STEP = "step"
 GROUP_SHOWN = 12
 
 
@@ -77,10 +78,19 @@ def ending_told(record: RankRecord) -> str:
 def events_of(band: timeline.Band, world_size: int) -> tuple[Event, ...]:
     """Everything that a rank did, in the order of its beginning. Of a rank without a trace, a plain bar up to its
     ending: when it began to wait is unknown."""
-    shown = [_event(event, band.record, world_size) for event in band.events]
+    steps = set(map(id, band.spans(STEP)))  # they have a drawing of their own
+    shown = [_event(event, band.record, world_size) for event in band.events if id(event) not in steps]
     if band.record.trace is None:
         shown.insert(0, Event(layer=TALK, kind="untraced", name="runs, without a trace", start=0.0, end=band.ended))
     return tuple(shown)
+
+
+def step_of(event: timeline.Event) -> Event:
+    """A step that the probe has named, such as "forward 3"; its first word chooses the colour."""
+    name = event.source.name if isinstance(event.source, Span) else ""
+    return Event(
+        layer=STEP, kind=_kind(name.partition(" ")[0]), name=name, start=event.start, end=event.end, open=event.open
+    )
 
 
 def _event(event: timeline.Event, record: RankRecord, world_size: int) -> Event:

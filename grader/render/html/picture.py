@@ -13,6 +13,7 @@ from itertools import pairwise
 from grader import timeline
 from grader.model import Finished, Run
 from grader.render.html.axis import Axis, axis, lasting, moment
+from grader.render.html.charts import charts
 from grader.render.html.events import LETTERS, PHASE, REGION, TALK, Event, ending_told, events_of
 from grader.render.html.shapes import Arrow, Band, Bar, Break, Flag, Lane, Picture
 
@@ -55,6 +56,7 @@ def picture(run: Run, most: int) -> Picture:
         breaks=tuple(_breaks(scale)),
         stuck=_stuck(shown, [event for found in events.values() for event in found], scale),
         more_ranks=len(ranks) - len(shown),
+        charts=tuple(charts(shown, most)),
     )
 
 

@@ -106,6 +106,6 @@ def pictures(reports: Sequence[Report]) -> list[list[Picture | None]]:
         most = min(BARS_A_RANK, left // max(1, len(run.ranks)))
         if most >= FEWEST or (run.ranks and all(rank.trace is None for rank in run.ranks)):
             view = picture(run, max(most, FEWEST))
-            left -= sum(len(lane.bars) for band in view.bands for lane in band.lanes)
+            left -= view.size
             drawn[e][r] = view
     return drawn

@@ -106,6 +106,28 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The steps of one rank, and how much of the time it was in none: `idle 27 %`."""
+
+    rank: int
+    y: float
+    height: float
+    bars: tuple[Bar, ...]
+    idle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """The steps that the probe has marked in one region. Times count from the first of them."""
+
+    name: str
+    height: float
+    axis: Axis
+    rows: tuple[Row, ...]
+    right: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """All that is drawn of a run. `stuck` is the moment after which nothing moves."""
 
@@ -116,6 +138,13 @@ class Picture:
     breaks: tuple[Break, ...]
     stuck: tuple[float, str] | None
     more_ranks: int
+    charts: tuple[Chart, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bars there are."""
+        lanes = [lane.bars for band in self.bands for lane in band.lanes]
+        return sum(map(len, [*lanes, *(row.bars for chart in self.charts for row in chart.rows)]))
 
     @property
     def kinds(self) -> tuple[str, ...]:
