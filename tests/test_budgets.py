@@ -11,6 +11,7 @@ import torch
 
 from grader.grading.spending import Spending, memory_of
 from grader.model import MIB, Case, Finished, Killed, OpenedFile, RankRecord, Run, budgets
+from grader.model.errors import WireError
 from grader.model.trace import Communication, Trace
 from grader.ranks.inside import tracer
 from grader.ranks.watch.account import Account, OverBudget, require_affordable
@@ -87,6 +88,17 @@ def test_a_rank_says_no_more_than_it_was_asked() -> None:
     with pytest.raises(OverBudget, match=r"^messages: 27 of one rank, which was asked 5 questions$"):
         for _ in range(100):
             account.answer()
+
+
+def test_a_rank_is_looked_at_so_often_and_under_each_name_once() -> None:
+    """A look costs the supervisor some milliseconds, and who could ask twice could choose the better one."""
+    account = Account()
+    for number in range(budgets.SEEN):
+        account.see(f"look {number}")
+    with pytest.raises(WireError, match=r"^the name 'look 7' for two looks at it$"):
+        account.see("look 7")
+    with pytest.raises(OverBudget, match=r"^looks from outside: more than 40 at one rank$"):
+        account.see("one more")
 
 
 def test_the_tracer_keeps_as_many_events_as_may_cross() -> None:

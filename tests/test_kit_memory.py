@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from grader.checks.memory import Growth, kept
+from grader.checks.memory import Growth, by_instruments
 from grader.checks.observations import typed
 from grader.kit.memory import Meter, disregard_existing, layout
 
@@ -32,7 +32,7 @@ HOARDS: dict[str, Callable[[Path], Any]] = {
 @pytest.fixture
 def rank(tmp_path: Path) -> Iterator[Any]:
     disregard_existing()
-    yield SimpleNamespace(device=torch.device("cpu"), scratch=tmp_path)
+    yield SimpleNamespace(device=torch.device("cpu"), scratch=tmp_path, be_seen=lambda name: None)
     gc.unfreeze()
 
 
@@ -40,9 +40,9 @@ def rank(tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("hoard", HOARDS)
 def test_what_is_kept_is_seen(rank: Any, hoard: str) -> None:
     """Each way of keeping 8 MiB is seen once."""
-    meter = Meter(rank)
+    meter = Meter(rank, "hoard")
     treasure = HOARDS[hoard](rank.scratch)
-    grown = kept(typed(meter.growth(), Growth))
+    grown = by_instruments(typed(meter.growth("now")[1], Growth))
     assert treasure is not None and abs(grown - SIZE) < NOISE
 
 
@@ -50,20 +50,20 @@ def test_what_is_kept_is_seen(rank: Any, hoard: str) -> None:
 def test_what_was_there_or_is_gone_does_not_count(rank: Any) -> None:
     """Neither what was there before the meter, nor a view of it, nor what was let go again."""
     earlier = torch.ones(SIZE // 4)
-    meter = Meter(rank)
+    meter = Meter(rank, "hoard")
     torch.ones(SIZE)
     view = earlier[1:]
-    assert abs(kept(typed(meter.growth(), Growth))) < NOISE and len(view)
+    assert abs(by_instruments(typed(meter.growth("now")[1], Growth))) < NOISE and len(view)
 
 
 def test_tensors_are_counted_where_nothing_else_can_be(rank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without glibc the storages of tensors are what there is, each once."""
     monkeypatch.setattr("grader.kit.memory.heap", lambda: None)
-    meter = Meter(rank)
+    meter = Meter(rank, "hoard")
     whole = torch.ones(SIZE // 4)
     views = whole.view(-1, 4), whole[:4]
-    grown = typed(meter.growth(), Growth)
-    assert len(views) == 2 and grown["heap"] is None and abs(kept(grown) - SIZE) < NOISE
+    grown = typed(meter.growth("now")[1], Growth)
+    assert len(views) == 2 and grown["heap"] is None and abs(by_instruments(grown) - SIZE) < NOISE
 
 
 @pytest.mark.parametrize("world_size", range(1, 5))

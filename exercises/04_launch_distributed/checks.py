@@ -352,6 +352,9 @@ def test_nothing_left(runs):
             if not look["hung"]:
                 subject = f"Rank processes are left after the launch {name!r}"
                 run.expect(not look["left"], subject, "none", ", ".join(look["left"]))
+                seen = run[0].seen(name)
+                left = [one.status for one in seen.processes if one.pid in look["started"]] if seen else []
+                run.expect(not left, f"{subject}, seen from outside", "none", ", ".join(left))
         # Where it returned instead of raising, that is the matter of the check of first failures.
         stubborn = run[0].read("stubborn", Launch)
         subject, line = LAUNCHES["stubborn"], stubborn["waited_at"] or stubborn["line"]

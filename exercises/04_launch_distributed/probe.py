@@ -531,9 +531,11 @@ class Launcher:
 
     def tell(self, name, folders, attempts, watch):
         """Record a launch, or two at once."""
-        from grader.kit.processes import left_behind
+        from grader.kit.processes import all_gone, left_behind
 
         started = [int(note.read_text()) for folder in folders for note in sorted(folder.glob("started-*"))]
+        all_gone(set(started) - {os.getpid()})
+        self.rank.be_seen(name)
         # What waits below a launch that went well may be workers that the launcher keeps: they are left behind, and
         # without them its next launch would break, which is another fault than its own.
         went_well = not watch.hung and not any(attempt.error for attempt in attempts)

@@ -347,6 +347,9 @@ def test_rank_0_alone(runs, probe):
             expect_files(run, names)
 
 
+FOLDER = "shared/checkpoints/"
+
+
 def expect_files(run, names):
     """After each story there is a file of it and of those before it, and nothing else; up to one whose save raised."""
     made = []
@@ -356,6 +359,9 @@ def expect_files(run, names):
         made.append(f"{name}.pt")
         found = run[0].read(f"{name}_files", list[str])
         run[0].expect_equal(found, sorted(made), f"the files after saving {', '.join(made)}")
+        if seen := run[0].seen(f"{name}_files"):
+            found = [file.removeprefix(FOLDER) for file in seen.files if file.startswith(FOLDER)]
+            run[0].expect_equal(sorted(found), sorted(made), f"the files after saving {', '.join(made)}, from outside")
 
 
 def test_every_rank_restored(runs, probe):

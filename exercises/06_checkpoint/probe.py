@@ -225,6 +225,8 @@ def tell_one(rank, name, spy, folder):
     rank.record(f"{name}_saved", (first if first.error else saved).described())
     everywhere = groups.all_agree(not first.error and not saved.error)
     rank.record(f"{name}_files", sorted(str(found.relative_to(folder)) for found in folder.rglob("*")))
+    if rank.rank == 0:
+        rank.be_seen(f"{name}_files")
     if not everywhere:
         return
     more = range(story.before, story.before + MORE)

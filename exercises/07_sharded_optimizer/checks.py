@@ -349,7 +349,7 @@ def expect_no_more(probe, run, rank, title):
 
 def kept(rank, title, when):
     """Bytes that a process has more than before the optimizer was built."""
-    return memory.kept(rank.read(f"{title}: {when}", memory.Growth))
+    return memory.kept(rank, title, when)
 
 
 def parameter_bytes(probe, run, when):

@@ -414,15 +414,15 @@ def measure(rank, title, kind, options):
 
     groups = parameters(rank, layout(rank.world_size), UNIT)
     rank.attempt(reload, built(parameters(rank, [[1] * 4, [1]], 1)))  # warm up
-    meter = Meter(rank)
+    meter = Meter(rank, title)
     optimizer = built(groups[:-1])
-    rank.record(f"{title}: after steps", meter.growth())
+    rank.record(*meter.growth("after steps"))
     if title == "Adam":
         optimizer.add_param_group({"params": groups[-1]})
         stepped(optimizer, groups)
-        rank.record(f"{title}: after adding", meter.growth())
+        rank.record(*meter.growth("after adding"))
     if rank.attempt(reload, optimizer).error is None:  # else round_trip says so
-        rank.record(f"{title}: after loading", meter.growth())
+        rank.record(*meter.growth("after loading"))
 
 
 def parameters(rank, sizes, unit):

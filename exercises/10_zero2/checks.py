@@ -404,7 +404,7 @@ def test_traffic(runs, probe):
 
 def kept(rank, title, when):
     """Bytes that a process has more than before the optimizer was built."""
-    return memory.kept(rank.read(f"{title}: {when}", memory.Growth))
+    return memory.kept(rank, title, when)
 
 
 def elements(probe, run):

@@ -339,9 +339,9 @@ def memory(rank):
 def measure(rank, title, kind, options):
     """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called."""
 
-    def stepped(sizes):
+    def stepped(sizes, name):
         parameters = [nn.Parameter(torch.ones(size, device=rank.device)) for size in sizes]
-        meter = Meter(rank)
+        meter = Meter(rank, name)
         optimizer = rank.student.Zero2Optimizer(parameters, getattr(torch.optim, kind), **options)
         for _ in range(2):
             optimizer.zero_grad()
@@ -349,14 +349,14 @@ def measure(rank, title, kind, options):
             optimizer.step()
         return parameters, meter, optimizer
 
-    stepped([12, 24])  # warm up
-    parameters, meter, optimizer = stepped(lengths(rank.world_size))
-    rank.record(f"{title}: after a step", meter.growth())
+    stepped([12, 24], f"{title}, small")  # warm up
+    parameters, meter, optimizer = stepped(lengths(rank.world_size), title)
+    rank.record(*meter.growth("after a step"))
     rank.record(f"{title}: gradient elements", gradient_elements(parameters))
     optimizer.zero_grad()
     for parameter in parameters:
         parameter.grad = None
-    rank.record(f"{title}: between steps", meter.growth())
+    rank.record(*meter.growth("between steps"))
 
 
 def lengths(world_size):

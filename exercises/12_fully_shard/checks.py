@@ -261,13 +261,13 @@ def test_every_block(runs, probe):
 
 def kept(rank, when):
     """Bytes that a process has more than before the large model was built."""
-    return memory.kept(rank.read(f"large, {when}", memory.Growth))
+    return memory.kept(rank, "large", when)
 
 
 def test_at_rest(runs, probe):
     """Between steps a rank keeps its share of the parameters"""
     whole, block = probe.sizes()
-    (run,) = runs("pair", recorded=["large, after a step"])
+    (run,) = runs("pair", recorded=["large: after a step"])
     for rank in run:
         for when in ("at rest", "after a step"):
             most, seen = whole / run.world_size + block / 2, kept(rank, when)
@@ -278,7 +278,7 @@ def test_at_rest(runs, probe):
 def test_not_gathered(runs, probe):
     """Blocks do not stay gathered after forward"""
     _, block = probe.sizes()
-    (run,) = runs("pair", recorded=["large, after a step"])
+    (run,) = runs("pair", recorded=["large: after a step"])
     for rank in run:
         # The root, half as large as a block, may stay; the rest is for activations and other small things.
         more, most = kept(rank, "after forward") - kept(rank, "at rest"), 0.8 * block

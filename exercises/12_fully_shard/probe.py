@@ -350,16 +350,16 @@ def measure_memory(rank, mesh):
 
 
 def measure(rank, mesh, side, name):
-    meter, measured = Meter(rank), {}
+    meter, measured = Meter(rank, name), []
     model, _ = sharded(rank, large(side).to(rank.device), mesh, LargeBlock)
-    measured["at rest"] = meter.growth()
+    measured.append(meter.growth("at rest"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = model(values.normal((1, side), rank.secret, name).to(rank.device)).square().mean()
-    measured["after forward"] = meter.growth()
+    measured.append(meter.growth("after forward"))
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     del loss
-    measured["after a step"] = meter.growth()
-    for when, growth in measured.items():
-        rank.record(f"{name}, {when}", growth)
+    measured.append(meter.growth("after a step"))
+    for growth in measured:
+        rank.record(*growth)

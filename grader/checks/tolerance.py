@@ -60,6 +60,12 @@ MEMORY_BALANCE = 1.2
 """How many times the mean of all ranks the fullest may keep, where no tensor exceeds a quarter of the mean. Who gives
 each of them to the rank that has least, in any order, stays below 1 + (1 - 1/N) / 4: 1.17 for three ranks."""
 
+MEMORY_UNSEEN = 3 << 19
+"""Bytes by which a look from outside may be off, 1.5 MiB: pages that malloc and Python hold in parts, and threads.
+Right solutions of 07, 10 and 12 were off by 0.7 MiB at most."""
+MEMORY_IMPORTED = 64 << 20
+"""Bytes that a rank may have before anything is measured because of what the student's file imports."""
+
 BLOCK = 1 << 20
 """How many elements are looked at together, so that the temporaries of a large tensor stay in reused memory."""
 

@@ -20,6 +20,7 @@ from grader.checks.traffic import disagreement
 from grader.checks.witness import Witnessed
 from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, TimedOut, Value
 from grader.model.errors import CheckFailed, GraderError, NotJudged
+from grader.model.witness import Seen, Witness
 
 LISTED = 12
 """So many names of observations are told where one is missing."""
@@ -29,9 +30,11 @@ class RankView(Communication):
     """One rank of a run: `rank`, `ending`, what it was run with, what its probe recorded, and the expectations that a
     check can state about it, whose findings name this rank."""
 
-    def __init__(self, record: RankRecord, case: Case, opened: Sequence[OpenedFile] = ()) -> None:
+    def __init__(
+        self, record: RankRecord, case: Case, opened: Sequence[OpenedFile] = (), witness: Witness | None = None
+    ) -> None:
         super().__init__(case, (record.rank,), opened)
-        self._record = record
+        self._record, self._witness = record, witness
 
     @property
     def rank(self) -> int:
@@ -64,6 +67,16 @@ class RankView(Communication):
         recorded = f"recorded were {', '.join(names)}" if names else "nothing was recorded"
         return recorded if isinstance(self.ending, Finished) else f"the code left before it was recorded; {recorded}"
 
+    def seen(self, name: str) -> Seen | None:
+        """What the supervisor saw of this rank when its probe called `be_seen(name)`; None where there is no witness. A
+        rank that was not to be seen fails the check."""
+        if self._witness is None:
+            return None
+        for one in self._witness.seen:
+            if (one.rank, one.name) == (self.rank, name):
+                return one
+        self.fail(f"A look at this rank from outside, {name!r}", actual="the probe's call for it never came")
+
     def get(self, name: str, default: Value = None) -> Value:
         return self._record.observations.get(name, default)
 
@@ -77,7 +90,7 @@ class RunView(Witnessed):
     def __init__(self, run: Run) -> None:
         super().__init__(run.case, (), run.opened)
         self._run = run
-        self._ranks_seen = tuple(RankView(record, run.case, run.opened) for record in run.ranks)
+        self._ranks_seen = tuple(RankView(record, run.case, run.opened, run.witness) for record in run.ranks)
 
     @property
     def finished(self) -> bool:

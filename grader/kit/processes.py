@@ -59,6 +59,12 @@ def asleep_for(looks: int, pids: Iterable[int]) -> Callable[[], bool]:
     return look
 
 
+def all_gone(pids: Iterable[int], seconds: float = GRACE) -> bool:
+    """Whether none of these processes exists any more, not as a zombie either; waits so long for that."""
+    watched = list(pids)
+    return bool(wait_until(lambda: all(state(pid) == psutil.STATUS_DEAD for pid in watched), seconds, look=0.01))
+
+
 def left_behind(pids: Iterable[int], seconds: float = GRACE, *, spare: bool = False) -> list[str]:
     """The states of those of these processes, zombies among them, that still exist `seconds` from now. Kills them;
     with `spare` only those that are busy."""

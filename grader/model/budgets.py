@@ -26,6 +26,9 @@ MESSAGES_A_QUESTION = 2
 """Messages of one rank beside its observations. It says hello and farewell, and answers each question by a snapshot
 and its trace."""
 
+SEEN = 40
+"""Looks at one rank that its probe asks for, each of some milliseconds; at most 20."""
+
 TALK = 4 * MIB
 TALK_VALUES = 400_000
 """Bytes and values of one such message. The largest is a trace: 2.5 MiB where every group has 64 ranks. An empty list

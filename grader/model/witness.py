@@ -1,4 +1,4 @@
-"""What the kernel counted of a run's connections, from outside of its ranks: frozen values. Standard library only."""
+"""What was seen of a run from outside of its ranks: frozen values. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,30 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """A process that a rank has started, itself or by way of others: one of psutil's STATUS words says what it does."""
+
+    pid: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the supervisor saw of a rank when its probe asked for that (`Rank.be_seen`), by the name that was given.
+
+    `memory` is bytes beyond those that the rank began with, of all below it and in files too; None where the system
+    does not tell. `processes` are those below it, and `files` the names of all in its own folder and in the one that
+    all ranks share, from the run's folder on ("shared/model.pt").
+    """
+
+    rank: int
+    name: str
+    memory: int | None = None
+    processes: tuple[Below, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
     """What moved between the processes of a run, as sock_diag(7) tells it. Closed connections are counted.
 
@@ -24,7 +48,8 @@ class Witness:
     were; runs of a session that overlap have them in common. Not `complete` if there were more than could be counted.
     `ports` are those at which processes of the run listened, or which they called, and that the system gives to nobody
     by itself: the code has chosen them. `given` is the one in MASTER_PORT, where it names one that nobody used.
-    `absent` says why nothing could be seen at all; then the numbers mean nothing.
+    `absent` says why nothing could be seen of connections at all; then the numbers mean nothing. `seen` has what was
+    seen of single ranks, which does not depend on that.
     """
 
     links: tuple[Link, ...] = ()
@@ -34,6 +59,7 @@ class Witness:
     ports: tuple[int, ...] = ()
     given: int | None = None
     absent: str = ""
+    seen: tuple[Seen, ...] = ()
 
     @property
     def peer_bytes(self) -> int:

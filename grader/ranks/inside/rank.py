@@ -24,7 +24,7 @@ from grader.ranks.inside.exceptions import described, frames_of, said, text_of
 from grader.ranks.inside.scene import Scene
 from grader.records import wire
 
-SECRET = b"secret "
+SECRET, SEEN = b"secret ", b"seen"
 
 
 class Attempt:
@@ -62,6 +62,7 @@ class Rank:
         self._imported = False
         self.drawn: Future[int] = Future()
         """This rank's secret, once the supervisor has told it."""
+        self._looked_at: Future[None] = Future()
         self.tracer: Any = None
         self.began: int = scene.began
 
@@ -117,6 +118,18 @@ class Rank:
         one that comes to its end tells all by itself. Ten times at most, since a rank may not tell much unasked."""
         if self.tracer:
             _tell_trace(self)
+
+    def be_seen(self, name: str) -> None:
+        """Let the supervisor look at this rank from outside, now: what memory it has, which processes are below it, and
+        which files are in its folders. The judge is told under this name, and the rank is not. Each name once."""
+        self._looked_at = Future()
+        _tell(self.send, {"see": name})
+        waits.waiting("the grader's look at this rank", self._looked_at.result)
+
+    def looked_at(self) -> None:
+        """The supervisor has looked."""
+        if not self._looked_at.done():
+            self._looked_at.set_result(None)
 
     def traced(self) -> contextlib.AbstractContextManager[Any]:
         """Trace from here on, if the case asks for it."""
@@ -215,6 +228,9 @@ def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> N
         while (request := channel.recv_bytes(64)) != b"release":
             if request.startswith(SECRET):
                 rank.drawn.set_result(int(request.removeprefix(SECRET)))
+                continue
+            if request == SEEN:
+                rank.looked_at()
                 continue
             _tell_trace(rank)
             snapshot = {**waits.snapshot(main_thread, own, file), "caught": rank.caught}

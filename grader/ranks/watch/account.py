@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grader.model import MIB, budgets
+from grader.model.errors import WireError
 from grader.records import wire
 
 
@@ -17,6 +18,7 @@ class Account:
 
     def __init__(self) -> None:
         self.asked = self.cost = self._observations = self._messages = 0
+        self._seen: set[str] = set()
 
     def observe(self, frame: bytes) -> None:
         """An observation more. Raises OverBudget."""
@@ -26,6 +28,14 @@ class Account:
             raise OverBudget(f"observations: more than {budgets.OBSERVATIONS} of one rank")
         if self.cost > budgets.OBSERVED_BY_RANK:
             raise OverBudget(f"observations: more than {budgets.OBSERVED_BY_RANK // MIB} MiB of one rank")
+
+    def see(self, name: str) -> None:
+        """The rank asks to be seen once more. Raises OverBudget, WireError for a name that it has given before."""
+        if name in self._seen:
+            raise WireError(f"the name {name[:40]!r} for two looks at it")
+        self._seen.add(name)
+        if len(self._seen) > budgets.SEEN:
+            raise OverBudget(f"looks from outside: more than {budgets.SEEN} at one rank")
 
     def answer(self) -> None:
         """A message more that is no observation. Raises OverBudget."""

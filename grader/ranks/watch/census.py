@@ -115,7 +115,7 @@ class Census:
     def _disk(self, pids: Mapping[int, int]) -> Excess | None:
         size = sum(map(usage.used, self._elsewhere))
         size += usage.nameless_files([process.pid for _, process in _members(pids)], self._elsewhere)
-        for count, entry in enumerate(_files(self._folders), 1):
+        for count, entry in enumerate(usage.files_below(self._folders), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
             if count > MAX_FILES:
@@ -128,12 +128,12 @@ class Census:
         return Excess(f"disk: {seen}, at most {self._limits.disk // MIB} MiB", frozenset())
 
 
-def census_of(request: Request, folder: Path) -> Census:
-    """That of a run whose files lie in `folder`, by the process that its ranks are about to be forked from."""
+def census_of(request: Request, folder: Path, base: int) -> Census:
+    """That of a run whose files lie in `folder`. Its ranks are about to be forked from a process of `base` bytes."""
     return Census(
         request.limits,
         folder,
-        usage.own_memory(os.getpid()),
+        base,
         ranks=request.world_size,
         elsewhere=[place for place in IN_MEMORY if request.alone and os.path.ismount(place)],
         linked=[place.resolve() for place in IN_MEMORY if request.alone and place.is_symlink()],
@@ -163,14 +163,3 @@ def _by_owner(rows: Iterable[tuple[Owner, int]]) -> dict[Owner, int]:
 def _most(amounts: Mapping[Owner, int]) -> frozenset[int]:
     most = max(amounts, key=lambda rank: amounts[rank])
     return frozenset() if most is None else frozenset({most})
-
-
-def _files(places: Iterable[Path]) -> Iterable[os.DirEntry[str]]:
-    """All files below some folders, without recursion: a student may nest folders as deep as they like."""
-    folders = [str(place) for place in places]
-    while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                yield entry
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)

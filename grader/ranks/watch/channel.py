@@ -113,7 +113,14 @@ class Imported:
     """The rank has imported the student's file."""
 
 
-Message = Observation | Hello | Imported | Answer | TraceSoFar | Ending
+@dataclass(frozen=True, slots=True)
+class ToBeSeen:
+    """The rank's probe asks the supervisor to look at it now, under a name."""
+
+    name: str
+
+
+Message = Observation | Hello | Imported | Answer | TraceSoFar | ToBeSeen | Ending
 
 
 def message_of(data: bytes, file: str) -> Message:
@@ -134,6 +141,8 @@ def _message(content: Mapping[str, Any], file: str) -> Message:
         return Hello(threads, parsing.one_of(content["device"], DEVICES))
     if "imported" in content:
         return Imported()
+    if "see" in content:
+        return ToBeSeen(parsing.text(content["see"]))
     if "snapshot" in content:
         return Answer(parsing.text(content["request"]), parsing.snapshot_from(content["snapshot"], file))
     if "trace" in content:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from grader.kit import ports
 from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut
 from grader.model.errors import WireError
 from grader.ranks.request import Request, secrets_from
-from grader.ranks.watch import quiet, reaper
+from grader.ranks.watch import quiet, reaper, usage
 from grader.ranks.watch.account import OverBudget, require_affordable
 from grader.ranks.watch.census import Excess, census_of
-from grader.ranks.watch.channel import Answer, Hello, Imported, Message, Observation, TraceSoFar, message_of
+from grader.ranks.watch.channel import Answer, Hello, Imported, Message, Observation, ToBeSeen, TraceSoFar, message_of
 from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
 from grader.ranks.watch.late import late_endings
+from grader.ranks.watch.sight import Sights
 from grader.ranks.watch.starting import given_port, started
 from grader.ranks.watch.telling import STOPPED, deadlocked, live_message, live_row, printed_message, told
 from grader.ranks.watch.watched import Watched, signal_name
@@ -52,7 +54,9 @@ class Supervisor:
     def __init__(self, request: Request, folder: Path, judge: Connection, apart: bool) -> None:
         self.request, self.judge, self.apart = request, judge, apart
         self.folder = RunFolder(folder, request.files, request.world_size)
-        self.census = census_of(request, self.folder.path)
+        base = usage.own_memory(os.getpid())
+        self.census = census_of(request, self.folder.path, base)
+        self.sights = Sights(self.folder, base, request.world_size)
         self.rule, self.watch = DeadlockRule(request.world_size), quiet.Watch()
         self.ranks: list[Watched] = []
         self.secrets: list[int] = []
@@ -159,6 +163,8 @@ class Supervisor:
 
     def _message(self, rank: Watched, data: bytes) -> None:
         message: Message = message_of(data, self.request.file)
+        if isinstance(message, ToBeSeen):
+            return self.sights.look(rank, message.name)
         if not isinstance(message, Observation):
             rank.account.answer()
         match message:
@@ -286,4 +292,5 @@ class Supervisor:
                 for observation in rank.observations:
                     self.judge.send_bytes(observation)
             self.folder.remove()
-            self.judge.send_bytes(wire.encode({"seconds": seconds, "witness": unstructure(self.witness.told())}))
+            witness = replace(self.witness.told(), seen=self.sights.told)
+            self.judge.send_bytes(wire.encode({"seconds": seconds, "witness": unstructure(witness)}))

@@ -1,0 +1,78 @@
+"""What the supervisor sees of a rank at the moment at which its probe asks: memory, processes below it, files. Told to
+the judge and not to the rank."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from grader.model.witness import Below, Seen
+from grader.ranks.watch import usage
+from grader.ranks.watch.folder import RunFolder
+from grader.ranks.watch.watched import Watched
+
+SEEN = b"seen"
+"""What a rank is told then."""
+MOST = 200
+"""Processes and files that are told of; more are none of a right solution's."""
+LONGEST = 200
+"""Characters of a name."""
+
+
+class Sights:
+    """What was seen of the ranks of a run, of which each began with `base` bytes."""
+
+    def __init__(self, folder: RunFolder, base: int, ranks: int) -> None:
+        self._folder, self._base, self._ranks = folder, base, ranks
+        self._seen: list[Seen] = []
+
+    @property
+    def told(self) -> tuple[Seen, ...]:
+        return tuple(self._seen)
+
+    def look(self, rank: Watched, name: str) -> None:
+        """Look at a rank that has asked for it. Raises OverBudget, WireError as Account.see."""
+        rank.account.see(name)
+        if rank.live:
+            below = list(_below(rank.pid))
+            own = self._folder.path / f"rank{rank.rank}"
+            found = Seen(
+                rank=rank.rank,
+                name=name,
+                memory=self._memory(rank.pid, [one.pid for one in below], own),
+                processes=tuple(_told(one) for one in below[:MOST]),
+                files=tuple(_names([self._folder.shared, own], self._folder.path)),
+            )
+            self._seen.append(found)
+        rank.ask(SEEN)
+
+    def _memory(self, pid: int, below: list[int], own: Path) -> int | None:
+        """Pages of its own and of what it started, files without a name, those in its folder, and its part of those in
+        the folders of all ranks. None where this system does not tell."""
+        try:
+            anonymous, shared = usage.kinds_of_memory(pid)
+        except OSError:
+            return None
+        common = usage.size_of([self._folder.shared, self._folder.temporary]) // self._ranks
+        shared = max(shared, usage.nameless_files([pid, *below])) + sum(map(usage.shared_out, below))
+        return anonymous - self._base + shared + usage.size_of([own]) + common
+
+
+def _below(pid: int) -> Iterator[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        yield from psutil.Process(pid).children(recursive=True)
+
+
+def _told(process: psutil.Process) -> Below:
+    with contextlib.suppress(psutil.Error):
+        return Below(pid=process.pid, status=str(process.status()))
+    return Below(pid=process.pid, status=psutil.STATUS_DEAD)
+
+
+def _names(places: list[Path], above: Path) -> Iterator[str]:
+    for _, entry in zip(range(MOST), usage.files_below(places), strict=False):
+        path = Path(entry.path).relative_to(above)
+        yield str(path).encode("utf-8", "replace").decode()[:LONGEST]
