@@ -1,0 +1,337 @@
+"""Runs in every rank: builds parallel layers from dense ones, calls them, and records outputs and gradients.
+
+The dense layers are equal on all ranks. As soon as a layer stands, its slices are overwritten by values from the rank's
+secret, as an optimizer or a checkpoint would: so nobody can know the others' slices without asking them. Inputs that
+all ranks share are from the seed; a row-parallel layer's inputs, and the gradient of outputs that are a rank's own, are
+from its secret. Nothing here knows an expected value.
+"""
+
+import itertools
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from grader.kit.values import normal
+
+# -- what is built and what goes in -----------------------------------------------------------------------------------
+
+IN, HIDDEN, OUT = 5, 6, 7
+"""One, two and three ranks divide the second; two and three neither of the others, and four none of them."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is built, and how it is used. `lead` are the inputs' dimensions before the features."""
+
+    kind: str
+    lead: tuple = (4,)
+    bias: bool = True
+    dtype: torch.dtype = torch.float64
+    turned: bool = False
+    """The inputs are not contiguous."""
+    needs_grad: bool = True
+    """The inputs need a gradient."""
+    graded: bool = True
+    """False: called under no_grad."""
+    summed: bool = False
+    """The loss is the plain sum of the outputs, whose gradient is one number expanded."""
+    residual: bool = False
+    """The inputs are added to the outputs."""
+    passes: int = 1
+    """So many forward passes, and then their backward passes."""
+
+    @property
+    def out(self):
+        return IN if self.residual else OUT
+
+    def layers(self):
+        """(prefix of its parameters' names, dimension in which its weight is cut, in, out) of each dense layer."""
+        up, down = ("up.", 0, IN, HIDDEN), ("down.", 1, HIDDEN, self.out)
+        return [up, down] if self.kind == "mlp" else [("", *(down if self.kind == "row" else up)[1:])]
+
+    def shapes(self):
+        """By name the shape of each dense parameter, and the dimension in which it is cut; None for one that every
+        rank has as a whole."""
+        shapes = {}
+        for prefix, dim, features, out in self.layers():
+            shapes[f"{prefix}weight"] = (out, features), dim
+            if self.bias:
+                shapes[f"{prefix}bias"] = (out,), 0 if dim == 0 else None
+        return shapes
+
+    def dense(self, seed, name):
+        """The dense parameters, the same on all ranks."""
+        return {key: normal(shape, seed, name, key).to(self.dtype) for key, (shape, _) in self.shapes().items()}
+
+    def slices(self, secret, seed, name, number):
+        """What one of `number` ranks has in its slices from then on."""
+        cut = {key: (cut_in(shape, dim, number), dim) for key, (shape, dim) in self.shapes().items()}
+        own = {key: secret if dim is not None else seed for key, (_, dim) in cut.items()}
+        return {key: normal(shape, own[key], name, "slice", key).to(self.dtype) for key, (shape, _) in cut.items()}
+
+    def inputs(self, secret, seed, name, number):
+        """A rank's inputs in each pass."""
+        own = self.kind == "row"
+        shape = (*self.lead, HIDDEN // number if own else IN)
+        if self.turned:
+            shape = shape[::-1]
+        drawn = [normal(shape, secret if own else seed, name, "inputs", one) for one in range(self.passes)]
+        return [(one.permute(*range(one.dim())[::-1]) if self.turned else one).to(self.dtype) for one in drawn]
+
+    def upstream(self, secret, seed, name, number):
+        """The gradient of a rank's outputs in each pass."""
+        own = self.kind == "column"
+        features = HIDDEN // number if own else HIDDEN if self.kind == "gathered" else self.out
+        shape = (*self.lead, features)
+        if self.summed:
+            return [torch.ones((), dtype=self.dtype).expand(shape)] * self.passes
+        place = secret if own else seed
+        return [normal(shape, place, name, "upstream", one).to(self.dtype) for one in range(self.passes)]
+
+
+def cut_in(shape, dim, number):
+    """The shape of one of `number` equal parts."""
+    return tuple(size // number if place == dim else size for place, size in enumerate(shape))
+
+
+BUILT = {
+    "a new column-parallel layer": Given("column"),
+    "a new row-parallel layer": Given("row"),
+    "a new MLP": Given("mlp"),
+    "a new column-parallel layer without bias": Given("column", bias=False),
+    "a new row-parallel layer without bias": Given("row", bias=False),
+}
+"""Layers that are looked at and not called."""
+COLUMN = {
+    "a column-parallel layer without bias": Given("column", bias=False),
+    "a column-parallel layer": Given("column"),
+    "a column-parallel layer that gathers": Given("gathered"),
+}
+ROW = {
+    "a row-parallel layer without bias": Given("row", bias=False),
+    "a row-parallel layer": Given("row"),
+}
+MLP = {"the MLP": Given("mlp"), "the MLP without biases": Given("mlp", bias=False)}
+SHAPES = {
+    "a column-parallel layer, inputs of three dimensions": Given("column", (2, 3)),
+    "a column-parallel layer that gathers, inputs of three dimensions": Given("gathered", (2, 3)),
+    "a row-parallel layer, inputs of three dimensions": Given("row", (2, 3)),
+    "the MLP, inputs that are not contiguous": Given("mlp", (2, 3), turned=True),
+    "a column-parallel layer that gathers, one vector": Given("gathered", ()),
+    "a row-parallel layer, one vector": Given("row", ()),
+    "the MLP, an empty batch": Given("mlp", (0,)),
+}
+SUMS = {
+    "a column-parallel layer whose outputs are summed": Given("column", summed=True),
+    "a column-parallel layer that gathers, whose outputs are summed": Given("gathered", summed=True),
+    "a row-parallel layer whose outputs are summed": Given("row", (2, 3), summed=True),
+}
+RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True)}
+TWICE = {
+    "a column-parallel layer that is called twice": Given("column", passes=2),
+    "the MLP, called twice": Given("mlp", passes=2),
+}
+NO_GRADIENT = {
+    "a column-parallel layer, inputs that need no gradient": Given("column", needs_grad=False),
+    "a row-parallel layer, inputs that need no gradient": Given("row", needs_grad=False),
+    "the MLP, inputs that need no gradient": Given("mlp", needs_grad=False),
+    "a column-parallel layer that gathers, under no_grad": Given("gathered", graded=False),
+    "the MLP under no_grad": Given("mlp", graded=False),
+}
+DTYPES = {
+    "a column-parallel layer that gathers, in float32": Given("gathered", dtype=torch.float32),
+    "the MLP in float32": Given("mlp", dtype=torch.float32),
+}
+STAGES = (COLUMN, ROW, MLP, SHAPES | SUMS, RESIDUAL | TWICE, NO_GRADIENT | DTYPES)
+"""What beginners meet first comes first, since a rank that is stuck goes no further. After each stage the rank tells
+what it has communicated."""
+CALLS = {name: given for stage in STAGES for name, given in stage.items()}
+
+GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), "ranks 1, 2 and 3": (1, 2, 3)}
+"""The ranks of the world in some groups."""
+IN_GROUPS = {
+    "a column-parallel layer that gathers": Given("gathered"),
+    "a row-parallel layer": Given("row"),
+    "the MLP": Given("mlp"),
+}
+BAD = {
+    "a column-parallel layer of 7 output features": ("column", IN, 7),
+    "a row-parallel layer of 7 input features": ("row", 7, OUT),
+    "an MLP of 7 hidden features": ("mlp", 7, 7),
+    "a column-parallel layer of 1 output feature": ("column", IN, 1),
+    "a row-parallel layer of 1 input feature": ("row", 1, OUT),
+    "an MLP of 1 hidden feature": ("mlp", 1, 1),
+}
+"""Widths that neither two nor three ranks divide: the kind, then the layer's features in and out, or the MLP's hidden
+ones twice."""
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+def linear(rank, features, out, weight, bias):
+    """A dense layer of these values."""
+    layer = nn.Linear(features, out, bias=bias is not None, dtype=weight.dtype, device=rank.device)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        if bias is not None:
+            layer.bias.copy_(bias)
+    return layer
+
+
+def dense_layers(rank, given, name):
+    """New dense layers, the same on all ranks."""
+    values = given.dense(rank.seed, name)
+    return [
+        linear(rank, features, out, values[f"{prefix}weight"], values.get(f"{prefix}bias"))
+        for prefix, _, features, out in given.layers()
+    ]
+
+
+def build(rank, kind, dense, *group, **named_group):
+    """What the student makes of dense layers."""
+    student = rank.student
+    if kind == "gathered":
+        return student.ColumnParallelLinear(*dense, *group, **named_group, gather_output=True)
+    kinds = {"column": student.ColumnParallelLinear, "row": student.RowParallelLinear, "mlp": student.ParallelMLP}
+    return kinds[kind](*dense, *group, **named_group)
+
+
+def held(module, given):
+    """Its `weight` and `bias`, or those of its `up` and `down`, by name, as they are; None where there is none."""
+    found = {}
+    for prefix, *_ in given.layers():
+        layer = getattr(module, prefix[:-1], None) if prefix else module
+        for part in ("weight", "bias"):
+            value = getattr(layer, part, None)
+            found[f"{prefix}{part}"] = value if isinstance(value, torch.Tensor) else None
+    return found
+
+
+def local(tensor):
+    """A rank's own part of a DTensor; any other tensor as it is."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def plain(tensor):
+    """A copy on the CPU, or None."""
+    return None if tensor is None else local(tensor.detach()).cpu().clone()
+
+
+def overwrite(module, given, values):
+    """Give its slices other values, in place, as an optimizer would."""
+    with torch.no_grad():
+        for key, tensor in held(module, given).items():
+            if key in values:
+                local(tensor).copy_(values[key])
+
+
+# -- what is recorded -------------------------------------------------------------------------------------------------
+
+
+def layers(rank):
+    """What a layer holds; then the calls, in the default group, which some leave away, some give as None and some by
+    its object; last widths that cannot be shared."""
+    for name, given in BUILT.items():
+        rank.record(name, look_at(rank, given, name))
+    ways = itertools.cycle([(), (None,), (dist.group.WORLD,)])
+    for stage in STAGES:
+        for name, given in stage.items():
+            call(rank, name, given, rank.world_size, *next(ways))
+        rank.tell_trace()
+    if rank.world_size > 1:
+        rank.record("refusals", {name: refusal(rank, *bad) for name, bad in BAD.items()})
+
+
+def look_at(rank, given, name):
+    """What the student's layer holds, also when the dense layer's memory has been written over; and what has become of
+    the dense layer."""
+    dense = dense_layers(rank, given, name)
+    before = [(layer, key, one) for layer in dense for key, one in layer.named_parameters()]
+    outcome = rank.attempt(build, rank, given.kind, dense)
+    found = held(outcome.value, given)
+    seen = {
+        **outcome.described(),
+        "module": isinstance(outcome.value, nn.Module),
+        "held": {key: plain(tensor) for key, tensor in found.items()},
+        "dense": dict(zip(given.shapes(), (plain(one) for *_, one in before), strict=True)),
+        "replaced": [
+            key for layer, key, one in before if getattr(layer, key, None) is not one or not one.requires_grad
+        ],
+    }
+    with torch.no_grad():
+        for *_, parameter in before:
+            parameter.fill_(1e6)
+    trained = list(outcome.value.parameters()) if seen["module"] else []
+    return {
+        **seen,
+        "after": {key: plain(tensor) for key, tensor in found.items()},
+        "bytes": {key: local(one).untyped_storage().nbytes() for key, one in found.items() if one is not None},
+        "trained": {key: any(one is tensor for one in trained) for key, tensor in found.items() if tensor is not None},
+        "elements": sum(local(one).numel() for one in trained),
+    }
+
+
+def call(rank, name, given, number, *group, **named_group):
+    """Build a layer, use it, and record what came of it."""
+    where, members = (rank.secret, rank.seed, name, number), named_group.get("group")
+    inputs = [one.to(rank.device).requires_grad_(given.needs_grad) for one in given.inputs(*where)]
+    upstream = [one.to(rank.device) for one in given.upstream(*where)]
+    dense, modules, outputs = dense_layers(rank, given, name), [], []
+
+    def prepare():
+        modules.append(build(rank, given.kind, dense, *group, **named_group))
+        overwrite(modules[0], given, given.slices(*where))
+
+    def forward():
+        with rank.region(f"the forward pass of {name}"), nullcontext() if given.graded else torch.no_grad():
+            for one in inputs:
+                outputs.append(modules[0](one) + one if given.residual else modules[0](one))
+
+    def backward():
+        with rank.region(f"the backward pass of {name}"):
+            for output, gradient in zip(outputs, upstream, strict=True):
+                output.backward(gradient)
+
+    done = {}
+    for step in (prepare, forward, backward) if given.graded else (prepare, forward):
+        outcome = rank.attempt(step)
+        done[step.__name__] = outcome.described()
+        if outcome.error is not None:
+            if dist.get_world_size(members) > 1:
+                dist.barrier(members)  # all have raised; where one has alone, it waits here for the others
+            break
+    found = held(modules[0], given) if modules else {}
+    rank.record(
+        name,
+        {
+            "done": done,
+            "outputs": [plain(one) for one in outputs],
+            "inputs": [plain(one.grad) for one in inputs],
+            "gradients": {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None},
+            "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),
+        },
+    )
+
+
+def refusal(rank, kind, *sizes):
+    """What comes of building from layers whose width cannot be shared."""
+    if kind == "mlp":
+        dense = [nn.Linear(IN, sizes[0], device=rank.device), nn.Linear(sizes[1], OUT, device=rank.device)]
+    else:
+        dense = [nn.Linear(*sizes, device=rank.device)]
+    return rank.attempt(build, rank, kind, dense).described()
+
+
+def groups(rank):
+    """The calls in groups of some of the ranks. For the others there is nothing to do meanwhile."""
+    made = {name: dist.new_group(list(ranks)) for name, ranks in GROUPS.items()}
+    for what, given in IN_GROUPS.items():
+        for among, ranks in GROUPS.items():
+            name = f"{what} among {among}"
+            if rank.rank in ranks:
+                call(rank, name, given, len(ranks), group=made[among])
+            else:
+                rank.record(name, None)
