@@ -229,7 +229,7 @@ def test_dense_unchanged(runs, probe):
         )
     for run, name, _, ranks in runs_with(runs, probe, probe.COLUMN):
         for number in ranks:
-            with_gradients = called(run[number], name, "backward")["dense with gradients"]
+            with_gradients = run[number].read(name, Called)["dense with gradients"]
             run[number].expect(not with_gradients, f"the dense layer's gradients after {name}", "none", with_gradients)
 
 
