@@ -64,6 +64,7 @@ def test_a_missing_file_is_named(root: Path, scratch: Path) -> None:
     assert done.returncode == 2 and "nowhere.py" in told(done)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -52,7 +52,7 @@ def bench(warm: Session, root: Path) -> faults.Bench:
 # -- a rank that is hit -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(("kind", "told"), [("SIGKILL", "killed"), ("SIGSEGV", "killed"), ("SIGSTOP", "killed")])
 def test_a_rank_that_is_hit_is_the_cause_and_nothing_is_left(
@@ -143,6 +143,7 @@ def test_eight_runs_at_once_on_one_session_are_all_right(warm: Session, root: Pa
     assert all("total" in record.observations for run in runs for record in run.ranks)
 
 
+@pytest.mark.one_in(3)
 def test_grades_in_a_row_leave_nothing_behind(warm: Session, root: Path) -> None:
     """Twenty on one session: memory, descriptors, processes, ports and files stay as they were."""
     with private_folder():

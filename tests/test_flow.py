@@ -76,6 +76,7 @@ def test_cuda_is_refused_where_there_is_none(root: Path) -> None:
         Machine(device="cuda").session()
 
 
+@pytest.mark.one_in(3)
 def test_verify_proves_an_exercise_and_sees_a_breach(root: Path, tmp_path: Path) -> None:
     """Stub, solution, variant and mutants as expected; a mutant with a wrong claim is a breach, and so is a check
     that no mutant fails."""
@@ -92,6 +93,7 @@ def test_verify_proves_an_exercise_and_sees_a_breach(root: Path, tmp_path: Path)
     assert any("adds_its_rank" in breach and "failed same" in breach for breach in breaches)
 
 
+@pytest.mark.one_in(3)
 def test_pytest_runs_the_same_checks(root: Path) -> None:
     """`pytest exercises/…` gives pytest's own outcomes, with the findings as text."""
     reference = root / "reference" / small.NAME
@@ -113,7 +115,7 @@ def run_pytest(root: Path, submission: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(arguments, check=False, capture_output=True, text=True, env=environment, timeout=100)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 def test_spawn_gives_the_same_verdicts(root: Path) -> None:
     """Where there is no fork."""
     forked = verify(small.NAME, root, seed=5)

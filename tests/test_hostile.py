@@ -28,7 +28,7 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
         yield arena
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("attack", attacks(), ids=lambda attack: attack.name)
 def test_an_attack_gains_nothing_and_harms_nothing(arena: Arena, attack: Attack) -> None:
     """It ends as its file says: as a failed check, an error or a refusal, and a control gets full marks after it."""
@@ -45,7 +45,7 @@ def best_arena() -> Iterator[Arena]:
         yield arena
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("control", controls(), ids=lambda control: control.name)
 def test_its_innocent_twin_passes(best_arena: Arena, control: Attack) -> None:
     """The same means without the malice get full marks, so it is the attack that was stopped. At the stricter level:
