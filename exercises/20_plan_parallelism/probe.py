@@ -1,0 +1,258 @@
+"""Runs in one rank: asks what plans cost and for plans, and records the answers. No cost formula stands here.
+
+Models, clusters and plans are tuples in the order of the dataclasses' fields. Plans are drawn so that they are legal.
+"""
+
+import operator
+
+from grader.kit.values import number, random_for
+
+MODEL = ("layers", "hidden", "heads", "seq_len", "vocab", "global_batch")
+PLAN = ("dp", "tp", "pp", "zero_stage", "micro_batch", "recompute")
+HUGE = 1e40
+"""FLOP/s or bytes/s that take no time."""
+
+# -- What plans cost --------------------------------------------------------------------------------------------------
+
+
+def situation(draw, tp=(1, 2, 4, 8), pp=(1, 2, 3, 4), dp=(1, 2, 3, 4, 8), stages=(0, 1, 2, 3), recompute=(False, True)):
+    """A model, (nodes, GPUs a node) and a legal plan, each drawn from such choices. A replica has at least twice as
+    many micro-batches as there are stages of its pipeline."""
+    t, p, d = draw.choice(tp), draw.choice(pp), draw.choice(dp)
+    gpus, batch = t * p * d, draw.randrange(1, 5)
+    per_node = draw.choice([g for g in range(t, min(gpus, 16) + 1, t) if gpus % g == 0])
+    hidden, seq_len = draw.choice([512, 768, 1024, 2560, 5120]), draw.choice([128, 512, 1000, 2048, 4096])
+    size = (p * draw.randrange(1, 12), hidden, t * draw.randrange(1, 9), seq_len, draw.randrange(10_000, 150_000))
+    stage = draw.choice(stages if p == 1 else [z for z in stages if z < 2])
+    model = (*size, d * batch * 2 * p * draw.randrange(2, 7))
+    return model, (gpus // per_node, per_node), (d, t, p, stage, batch, draw.choice(recompute))
+
+
+def with_batch(model, factor):
+    """The same model with so many times the global batch."""
+    return (*model[:5], model[5] * factor)
+
+
+def fewer(model, plan, micro_batches):
+    """The same model with a global batch of so many micro-batches a replica."""
+    return (*model[:5], plan[0] * plan[4] * micro_batches)
+
+
+def twice(plan):
+    """The same plan with micro-batches twice as large."""
+    return (*plan[:4], 2 * plan[4], plan[5])
+
+
+def one_stage(plan):
+    """The same plan without a pipeline or recomputation."""
+    return (*plan[:2], 1, *plan[3:5], False)
+
+
+def cluster(shape, memory=1e12, flops=HUGE, intra=HUGE, inter=HUGE, latency=0.0):
+    return (*shape, memory, flops, intra, inter, latency)
+
+
+def memory_pairs(secret, name, **how):
+    """(model, cluster, plan, the same with micro-batches twice as large)."""
+    draws = [situation(random_for(secret, name, place), **how) for place in range(24)]
+    return [(model, cluster(shape), plan, twice(plan)) for model, shape, plan in draws]
+
+
+def half_filled(secret):
+    """(model, the same with fewer micro-batches than stages, cluster, plan)."""
+    rows = []
+    for place in range(12):
+        draw = random_for(secret, "half filled", place)
+        model, shape, plan = situation(draw, pp=(2, 3, 4, 5))
+        rows.append((model, fewer(model, plan, draw.randrange(1, plan[2])), cluster(shape), plan))
+    return rows
+
+
+SPEEDS = {
+    "compute": {"flops": (1e13, 6e14)},
+    "bubble": {"flops": (1e13, 6e14)},
+    "tensor": {"intra": (1e10, 9e11)},
+    "pipeline": {"inter": (1e9, 9e10)},
+    "pipeline on one node": {"intra": (1e10, 9e11)},
+    "data": {"inter": (1e9, 9e10), "intra": (1e10, 9e11)},
+    "link": {"inter": (1e9, 9e10), "intra": (1e10, 9e11)},
+    "latency": {"latency": (1e-6, 1e-3)},
+    "total": {"flops": (1e13, 6e14), "inter": (1e9, 9e10), "intra": (1e10, 9e11), "latency": (1e-6, 1e-4)},
+}
+"""What takes time in the clusters of each kind of question, between which bounds. The rest is infinitely fast."""
+SITUATIONS = {
+    "compute": {"stages": (0, 1)},
+    "bubble": {"stages": (0, 1), "pp": (2, 3, 4, 6), "tp": (1, 2)},
+    "tensor": {"stages": (0, 1), "pp": (1, 2), "tp": (2, 4, 8), "dp": (1,)},
+    "pipeline": {"stages": (0, 1), "pp": (2, 3, 4), "tp": (1, 2, 4), "dp": (1,)},
+    "pipeline on one node": {"stages": (0, 1), "pp": (2, 3, 4), "tp": (1,), "dp": (1,)},
+    "data": {"pp": (1,), "tp": (1,), "dp": (2, 3, 4, 8)},
+    "link": {"pp": (2, 3, 4, 6), "tp": (1, 2), "dp": (2, 3, 4, 6)},
+    "latency": {"dp": (2, 3, 4, 8)},
+    "total": {},
+}
+NODES = {
+    "tensor": lambda d, t, p: (p, t),
+    "pipeline": lambda d, t, p: (p, t),
+    "pipeline on one node": lambda d, t, p: (1, p),
+    "data": lambda d, t, p: (d, 1),
+}
+"""How the GPUs are spread over nodes, where that is not drawn."""
+COUNT = 24
+"""Questions of a kind."""
+
+
+def timed(secret, kind):
+    """(model, the same with three times the batch, cluster, plan) of a kind of question."""
+    rows = []
+    for place in range(COUNT):
+        draw = random_for(secret, kind, place)
+        model, shape, plan = situation(draw, **SITUATIONS[kind])
+        speeds = {name: draw.uniform(*bounds) for name, bounds in SPEEDS[kind].items()}
+        shape = NODES[kind](*plan[:3]) if kind in NODES else shape
+        rows.append((model, with_batch(model, 3), cluster(shape, **speeds), plan))
+    return rows
+
+
+def costs(rank):
+    secret = rank.secret
+    for name, again in (("memory", False), ("recomputed", True)):
+        rows = memory_pairs(secret, name, recompute=(again,))
+        rank.record(name, [[bytes_of(rank, *row[:3]), bytes_of(rank, *row[:2], row[3])] for row in rows])
+    rank.record("one stage", [both_of_one_stage(rank, *row) for row in rows])
+    rows = half_filled(secret)
+    rank.record("half filled", [[bytes_of(rank, row[0], *row[2:]), bytes_of(rank, *row[1:])] for row in rows])
+    for kind in SPEEDS:
+        rows = timed(secret, kind)
+        rank.record(kind, [[seconds_of(rank, row[0], *row[2:]), seconds_of(rank, *row[1:])] for row in rows])
+
+
+def both_of_one_stage(rank, model, _, plan, larger):
+    shape = (plan[0], plan[1])
+    return [bytes_of(rank, model, cluster(shape), one_stage(each)) for each in (plan, larger)]
+
+
+def bytes_of(rank, *arguments):
+    return asked(rank, "memory_bytes", arguments)
+
+
+def seconds_of(rank, *arguments):
+    return asked(rank, "step_seconds", arguments)
+
+
+def asked(rank, name, arguments):
+    """The number that a function of the student's returned, or what it raised."""
+    outcome = rank.attempt(call, rank.student, name, arguments)
+    return {"outcome": outcome.described(), "value": number(outcome.value), "type": type(outcome.value).__name__}
+
+
+def call(student, name, arguments):
+    kinds = (student.ModelSpec, student.ClusterSpec, student.Plan)
+    return getattr(student, name)(*(kind(*fields) for kind, fields in zip(kinds, arguments, strict=False)))
+
+
+# -- Which plans are found --------------------------------------------------------------------------------------------
+
+SHAPES = [(1, 1), (1, 2), (1, 8), (2, 8), (3, 1), (4, 4), (6, 8), (16, 8), (32, 4), (64, 8), (128, 8)]
+DEPTHS = [12, 24, 30, 32, 36, 40, 48, 60, 80, 96]
+WIDTHS = [1024, 2048, 3072, 4096, 5120, 8192, 12288]
+THUMB = [
+    ((32, 8192, 64, 1024, 51200, 64), (16, 4, 24e9, 6e13, 2.5e11, 1.25e9, 5e-6)),
+    ((96, 5120, 40, 1024, 51200, 64), (64, 8, 40e9, 4e14, 6e10, 1.25e9, 5e-6)),
+    ((48, 5120, 40, 1024, 51200, 128), (32, 8, 80e9, 4e14, 6e10, 1.25e9, 5e-6)),
+    ((24, 12288, 96, 1024, 51200, 192), (64, 8, 24e9, 4e14, 2.5e11, 1.25e10, 5e-6)),
+    ((96, 4096, 32, 1024, 51200, 32), (4, 8, 16e9, 4e14, 1.6e10, 1.25e9, 5e-6)),
+    ((61, 5120, 40, 1024, 51200, 192), (32, 1, 16e9, 2e14, 1.6e10, 1.25e9, 5e-6)),
+    ((61, 4096, 32, 1024, 51200, 320), (32, 2, 24e9, 2e14, 2.5e11, 3e9, 5e-6)),
+    ((31, 8192, 64, 1024, 51200, 2560), (32, 1, 40e9, 4e14, 6e10, 1.25e9, 5e-6)),
+]
+"""Where many a rule of thumb finds a plan that takes three times as long as the best."""
+TIGHT = [
+    ((60, 4096, 32, 4096, 51200, 192), (32, 8), (3.34e9, 3.72e9)),
+    ((24, 4096, 32, 1024, 51200, 512), (64, 1), (1.78e9, 2.28e9)),
+    ((60, 4096, 32, 2048, 51200, 96), (64, 8), (3.13e9, 3.81e9)),
+    ((80, 2048, 16, 2048, 51200, 32), (128, 1), (2.64e9, 3.10e9)),
+    ((10, 2304, 18, 4096, 51200, 12), (6, 4), (1.67e9, 2.36e9)),
+    ((6, 1536, 12, 4096, 51200, 84), (9, 6), (5.21e8, 7.08e8)),
+    ((2, 1152, 9, 1024, 32000, 15), (3, 2), (5.24e8, 6.06e8)),
+]
+"""A model, nodes, and between which bounds of a GPU's memory there is one plan that fits; below them there is none."""
+INDIVISIBLE = [
+    ((5, 512, 4, 512, 32000, 3), (4, 1)),
+    ((7, 1152, 9, 1024, 32000, 5), (1, 8)),
+    ((12, 768, 12, 512, 32000, 4), (5, 1)),
+]
+"""Models, and clusters among whose GPUs they cannot be divided."""
+LARGE = [
+    ((128, 16384, 128, 4096, 128000, 16384), (2048, 8)),
+    ((96, 12288, 96, 2048, 51200, 12288), (1536, 8)),
+    ((120, 10240, 80, 2048, 51200, 3840), (480, 16)),
+]
+
+
+def speeds(draw):
+    return (
+        draw.choice([6e13, 1.5e14, 2e14, 4e14]) * draw.uniform(0.9, 1.1),
+        draw.choice([1.6e10, 6e10, 2.5e11]) * draw.uniform(0.9, 1.1),
+        draw.choice([1.25e9, 3e9, 1.25e10, 2.5e10]) * draw.uniform(0.9, 1.1),
+        draw.choice([0.0, 2e-6, 5e-6, 2e-5]),
+    )
+
+
+def ordinary(secret, place):
+    """A drawn model and cluster, the first ones of one GPU."""
+    draw = random_for(secret, "ordinary", place)
+    hidden, depth = draw.choice(WIDTHS[: 2 if place < 2 else None]), draw.choice(DEPTHS[: 3 if place < 2 else None])
+    batch = draw.choice([1, 2, 3]) * 2 ** draw.randrange(5, 12)
+    model = (depth, hidden, hidden // 128, draw.choice([1024, 2048, 4096]), 51200, batch)
+    memory = draw.choice([16e9, 24e9, 40e9, 80e9]) if place > 1 else 80e9
+    return model, (*(SHAPES[0] if place < 2 else draw.choice(SHAPES)), memory, *speeds(draw))
+
+
+def clusters(secret):
+    """What plans are asked for: by name, models and clusters."""
+    draw = random_for(secret, "clusters")
+    thumb = [(model, (*c[:3], *(x * draw.uniform(0.95, 1.05) for x in c[3:6]), c[6])) for model, c in THUMB]
+
+    def tight(low, high):
+        rows = []
+        for model, shape, (least, most) in TIGHT:
+            at = draw.uniform(low, high)
+            rows.append((model, (*shape, least + at * (most - least), *speeds(draw))))
+        return rows
+
+    roomy = [ordinary(secret, place) for place in range(100, 108)]
+    missing = [(model, (*c[:2], c[2] * draw.uniform(1e-4, 1e-2), *c[3:])) for model, c in THUMB[:3]]
+    return {
+        "ordinary": [ordinary(secret, place) for place in range(22)],
+        "roomy": [(model, (*c[:2], 1e16, *c[3:])) for model, c in roomy],
+        "thumb": thumb,
+        "tight": tight(0.05, 0.95),
+        "short": [*missing, *tight(-0.3, -0.1)],
+        "indivisible": [(model, (*shape, 80e9, *speeds(draw))) for model, shape in INDIVISIBLE],
+    }
+
+
+def large(secret):
+    draw = random_for(secret, "large")
+    return [(model, (*shape, 80e9, *speeds(draw))) for model, shape in LARGE]
+
+
+def plans(rank):
+    for name, rows in clusters(rank.secret).items():
+        rank.record(name, [planned(rank, row) for row in rows])
+
+
+def largest(rank):
+    rank.record("large", [planned(rank, row) for row in large(rank.secret)])
+
+
+def planned(rank, arguments):
+    """The fields of the plan that was found, whole numbers; none where it has other ones."""
+    outcome = rank.attempt(call, rank.student, "plan", arguments)
+    try:
+        fields = [operator.index(getattr(outcome.value, name)) for name in PLAN[:5]]
+        fields.append(int(bool(outcome.value.recompute)))
+    except (AttributeError, TypeError):
+        fields = []
+    return {"outcome": outcome.described(), "fields": fields, "type": type(outcome.value).__name__}
