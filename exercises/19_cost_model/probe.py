@@ -1,0 +1,409 @@
+"""Runs in the rank: asks the seven formulas many questions, and takes the two figures apart.
+
+What is asked comes from the rank's secret, so that nobody can have the answers beforehand. Nothing here knows them.
+matplotlib is imported where it is needed, for the judge reads this file as well and needs none.
+"""
+
+import contextlib
+import functools
+import io
+import threading
+from pathlib import Path
+
+from grader.kit.values import number, random_for, short, token
+
+# -- the formulas -----------------------------------------------------------------------------------------------------
+
+DRAWN = 16
+GROUPS = {
+    "communication": ["all_reduce_bytes", "all_reduce_seconds", "communication_efficiency", "tensor_parallel_bytes"],
+    "shares": ["amdahl_speedup", "model_state_bytes", "pipeline_utilization"],
+}
+"""The formulas by the run that asks them."""
+
+
+def questions(secret, name):
+    """The arguments of many calls of a formula: the known ones first, then some that are drawn."""
+    draw = random_for(secret, name)
+    return [list(known) for known in KNOWN[name]] + [DRAW[name](draw) for _ in range(DRAWN)]
+
+
+def size(draw):
+    """Bytes or parameters, whole or not."""
+    return draw.choice([draw.randrange(1, 10**12), draw.uniform(1.0, 1e12), draw.randrange(1, 1000)])
+
+
+def ranks(draw):
+    return draw.choice([draw.randrange(1, 10), draw.randrange(10, 2000)])
+
+
+def bandwidth(draw):
+    return 10 ** draw.uniform(7, 12)
+
+
+def latency(draw):
+    return 10 ** draw.uniform(-7, 2)
+
+
+KNOWN = {
+    "all_reduce_bytes": [(0, 4), (1e9, 1), (1000, 2), (400e6, 8), (7, 3)],
+    "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9)],
+    "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1)],
+    "tensor_parallel_bytes": [(12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4)],
+    "amdahl_speedup": [(0, 7), (1, 7), (0.5, 1), (0.9, 8), (1, 1)],
+    "model_state_bytes": [
+        *((100e6, 2, stage) for stage in (0, 1, 2, 3)),
+        *((10e9, 8, stage) for stage in (0, 1, 2, 3)),
+        (5, 1, 3),
+        (0, 4, 1),
+    ],
+    "pipeline_utilization": [(2, 1), (2, 4), (2, 8), (1, 5), (4, 1)],
+}
+DRAW = {
+    "all_reduce_bytes": lambda draw: [size(draw), ranks(draw)],
+    "all_reduce_seconds": lambda draw: [size(draw), ranks(draw), bandwidth(draw)],
+    "communication_efficiency": lambda draw: [10 ** draw.uniform(-4, 2), 10 ** draw.uniform(-4, 2)],
+    "tensor_parallel_bytes": lambda draw: [
+        *(draw.randrange(1, 200) for _ in range(4)),
+        *draw.choice([[], [draw.randrange(1, 9)]]),
+    ],
+    "amdahl_speedup": lambda draw: [draw.uniform(0.01, 0.999), ranks(draw)],
+    "model_state_bytes": lambda draw: [size(draw), ranks(draw), draw.randrange(4)],
+    "pipeline_utilization": lambda draw: [draw.randrange(1, 65), draw.randrange(1, 257)],
+}
+
+
+def delays(secret):
+    """Calls of `all_reduce_seconds` with a latency."""
+    draw = random_for(secret, "delays")
+    known = [[0, 4, 1e9, 0.001], [1e9, 1, 1e9, 5.0], [8e9, 2, 4e9, 0.5]]
+    return known + [[*DRAW["all_reduce_seconds"](draw), latency(draw)] for _ in range(DRAWN)]
+
+
+BAD = {
+    "counts below 1": {
+        "all_reduce_bytes": lambda draw: [[size(draw), few] for few in (0, -draw.randrange(1, 9))],
+        "all_reduce_seconds": lambda draw: [[size(draw), few, bandwidth(draw)] for few in (0, -draw.randrange(1, 9))],
+        "amdahl_speedup": lambda draw: [[draw.random(), few] for few in (0, -draw.randrange(1, 9))],
+        "model_state_bytes": lambda draw: [[size(draw), few, stage] for few in (0, -2) for stage in range(4)],
+        "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3]],
+    },
+    "negative sizes and times": {
+        "all_reduce_bytes": lambda draw: [[-size(draw), ranks(draw)], [-1e-3, 1]],
+        "all_reduce_seconds": lambda draw: [
+            [-size(draw), ranks(draw), bandwidth(draw)],
+            [size(draw), ranks(draw), bandwidth(draw), -latency(draw)],
+            [size(draw), 1, bandwidth(draw), -1e-9],
+        ],
+        "communication_efficiency": lambda draw: [[-draw.uniform(0.1, 1), 2.0], [2.0, -draw.uniform(0.1, 1)]],
+        "model_state_bytes": lambda draw: [[-size(draw), ranks(draw), stage] for stage in range(4)],
+        "tensor_parallel_bytes": lambda draw: [
+            [-draw.randrange(1, 99) if place == other else draw.randrange(1, 99) for other in range(5)]
+            for place in range(5)
+        ],
+    },
+    "p, bandwidth and stage": {
+        "amdahl_speedup": lambda draw: [[-draw.uniform(0.001, 1), 4], [1 + draw.uniform(0.001, 1), 4], [1.5, 1]],
+        "all_reduce_seconds": lambda draw: [[size(draw), ranks(draw), 0], [0, 1, 0.0]],
+        "model_state_bytes": lambda draw: [[size(draw), ranks(draw), draw.choice([4, 5])]],
+    },
+}
+"""Impossible input by its kind, and by the formula that is asked."""
+
+
+def refused(secret, kind, name):
+    return BAD[kind][name](random_for(secret, kind, name))
+
+
+def communication(rank):
+    student = rank.student
+    functions = [student.all_reduce_bytes, student.all_reduce_seconds]
+    functions += [student.communication_efficiency, student.tensor_parallel_bytes]
+    ask_all(rank, "communication", functions)
+    calls = delays(rank.secret)
+    slow = [asked(rank, student.all_reduce_seconds, *call[:3], latency=call[3]) for call in calls]
+    rank.record("with latency", slow)
+
+
+def shares(rank):
+    student = rank.student
+    ask_all(rank, "shares", [student.amdahl_speedup, student.model_state_bytes, student.pipeline_utilization])
+
+
+def ask_all(rank, group, functions):
+    for name, function in zip(GROUPS[group], functions, strict=True):
+        rank.record(name, [asked(rank, function, *call) for call in questions(rank.secret, name)])
+        for kind, formulas in BAD.items():
+            if name in formulas:
+                calls = refused(rank.secret, kind, name)
+                rank.record(f"{kind}: {name}", [asked(rank, function, *call) for call in calls])
+
+
+def asked(rank, function, *args, **named):
+    """What a formula said, as a float, or what it raised."""
+    outcome = rank.attempt(function, *args, **named)
+    spoken = isinstance(outcome.value, str | bytes | bool)
+    answer = None if spoken else number(outcome.value)
+    return {**outcome.described(), "answer": answer, "what": short(outcome.value)}
+
+
+# -- the figures ------------------------------------------------------------------------------------------------------
+
+
+def names(secret, *place):
+    """Names of links, none a part of another."""
+    return [f"{kind} {token(secret, 'name', kind, *place):06x}" for kind in ("Copper", "Fibre", "Bus")]
+
+
+def overhead_arguments(secret, call):
+    draw = random_for(secret, "overhead", call)
+    sizes = sorted(10 ** draw.uniform(5, 12) for _ in range(draw.randrange(4, 9)))
+    links = {name: bandwidth(draw) for name in names(secret, "overhead", call)}
+    return {"model_sizes": sizes, "links": links, "n": draw.choice([2, 3, 5, 6, 7, 12, 24, 48])}
+
+
+def scaling_arguments(secret, call):
+    draw = random_for(secret, "scaling", call)
+    links = {name: draw.uniform(0.3, 0.999) for name in names(secret, "scaling", call)}
+    return {"links": links, "max_n": draw.randrange(5, 40)}
+
+
+def overhead_figure(rank):
+    draw = rank.student.all_reduce_overhead_figure
+    first = overhead_arguments(rank.secret, "first")
+    own = rank.attempt(
+        lambda: {
+            name: [number(rank.student.all_reduce_seconds(size, first["n"], speed)) for size in first["model_sizes"]]
+            for name, speed in first["links"].items()
+        }
+    )
+    rank.record("own numbers", own.value or {})
+    show(rank, draw, overhead_arguments, str(rank.scratch / "overhead.png"))
+    of_eight = overhead_arguments(rank.secret, "of eight")
+    rank.record("n is 8", described(rank.attempt(draw, **{**of_eight, "n": 8})))
+    del of_eight["n"]
+    rank.record("n left out", described(rank.attempt(draw, **of_eight)))
+
+
+def scaling_figure(rank):
+    draw = rank.student.scaling_efficiency_figure
+    first = scaling_arguments(rank.secret, "first")
+    own = rank.attempt(
+        lambda: {
+            name: [number(rank.student.amdahl_speedup(p, n)) for n in range(1, first["max_n"] + 1)]
+            for name, p in first["links"].items()
+        }
+    )
+    rank.record("own numbers", own.value or {})
+    show(rank, draw, scaling_arguments, rank.scratch / "scaling.png")
+
+
+def show(rank, draw, arguments, path):
+    """Calls of one figure's function, and what each leaves behind. `path` is a str or a Path, as they come."""
+    given = functools.partial(arguments, rank.secret)
+    rank.record("backend at first", backend_at_first())
+    states = {"at the import": state()}
+    with no_display():
+        alone = rank.attempt(draw, **given("no display"))
+        states["without a display"] = state()
+    rank.record("no display", described(alone))
+    with standing_figure() as standing:
+        before, states["before"] = files(), state(standing)
+        first = rank.attempt(draw, **given("first"))
+        rank.record("first", described(first))
+        rank.record("no file", sorted(files() - before))
+        second = rank.attempt(draw, path, **given("second"))
+        rank.record("second", described(second))
+        rank.record("files", sorted(files() - before))
+        rank.record("defaults", described(rank.attempt(draw)))
+        rank.record("first at the end", described(first))
+        states["after"] = state(standing)
+        pair = interleaved(rank, draw, given("first"), given("second"))
+        rank.record("side by side", [described(one) for one in pair])
+    rank.record("states", states)
+    rank.record("picture", picture(Path(path), second.value))
+
+
+def described(outcome):
+    """A figure as plain data; what was raised, where that is what came."""
+    from matplotlib.figure import Figure
+
+    figure = outcome.value
+    seen = {**outcome.described(), "kind": type(figure).__name__, "axes": [], "titles": [], "legend": []}
+    if isinstance(figure, Figure):
+        legends = [axes.get_legend() for axes in figure.axes] + list(figure.legends)
+        titles = [axes.get_title(loc=place) for axes in figure.axes for place in ("left", "center", "right")]
+        seen["kind"] = "Figure"
+        seen["axes"] = [axes_described(axes, figure) for axes in figure.axes]
+        seen["titles"] = [str(title) for title in (*titles, figure.get_suptitle()) if str(title).strip()]
+        seen["legend"] = [str(text.get_text()) for legend in legends if legend for text in legend.get_texts()]
+    return seen
+
+
+def axes_described(axes, figure):
+    labels = [axes.get_xlabel() or figure.get_supxlabel(), axes.get_ylabel() or figure.get_supylabel()]
+    return {
+        "lines": [line_described(line) for line in axes.lines if line.get_visible()],
+        "scales": [axes.get_xscale(), axes.get_yscale()],
+        "labels": [str(label).strip() for label in labels],
+    }
+
+
+def line_described(line):
+    """Label and points. `endless` is a line through two points and beyond, as axline draws it."""
+    endless = hasattr(line, "get_xy1")
+    if endless:
+        x, y = line.get_xy1()
+        points = [(x, y), line.get_xy2() or (x + 1, y + line.get_slope())]
+    else:
+        points = zip(line.get_xdata(orig=False), line.get_ydata(orig=False), strict=True)
+    x, y = zip(*((float(x), float(y)) for x, y in points), strict=True) or ((), ())
+    return {"label": str(line.get_label()), "x": list(x), "y": list(y), "endless": endless}
+
+
+def files():
+    """What lies in the rank's own folder, but for what libraries hide there."""
+    return {path.name for path in Path.cwd().iterdir() if not path.name.startswith((".", "__"))}
+
+
+# -- what must stay as it is ------------------------------------------------------------------------------------------
+
+
+def state(standing=None):
+    """The backend, pyplot's figures, whether the standing one is still the current one, and matplotlib's settings that
+    are not as it was imported with. The backend may be None: it is chosen when a window is first wanted."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    now, original = matplotlib.rcParams, matplotlib.rcParamsOrig
+    numbers = pyplot.get_fignums()
+    current = standing is None or bool(numbers and pyplot.gcf() is standing and pyplot.gca() is standing.axes[0])
+    return {
+        "backend": str(matplotlib.get_backend(auto_select=False)).lower(),
+        "figures": numbers,
+        "current": current,
+        "settings": sorted(name for name in now if "backend" not in name and repr(now[name]) != repr(original[name])),
+    }
+
+
+def backend_at_first():
+    """The backend that matplotlib was imported with, as `state` has it."""
+    import matplotlib
+
+    named = dict.__getitem__(matplotlib.rcParamsOrig, "backend")
+    return str(named if isinstance(named, str) else None).lower()
+
+
+@contextlib.contextmanager
+def no_display():
+    """A caller whose backend opens windows, where there is no display. pyplot cannot make any figure now."""
+    import matplotlib.pyplot  # whoever imports it later than the backend is named may change that
+
+    matplotlib.rcParams["backend"] = "tkagg"
+    yield
+
+
+@contextlib.contextmanager
+def standing_figure():
+    """A figure of the caller's own that is pyplot's current one, with a backend that few would choose."""
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("svg")
+    standing = pyplot.figure()
+    standing.subplots()
+    yield standing
+
+
+class Looked(dict):
+    """A dict that calls `look` whenever somebody looks into it."""
+
+    look = staticmethod(lambda: None)
+
+    def __iter__(self):
+        self.look()
+        return super().__iter__()
+
+    def __getitem__(self, name):
+        self.look()
+        return super().__getitem__(name)
+
+    def keys(self):
+        self.look()
+        return super().keys()
+
+    def values(self):
+        self.look()
+        return super().values()
+
+    def items(self):
+        self.look()
+        return super().items()
+
+
+PATIENCE = 2
+"""Seconds that one thread waits for the other, in case the code holds a lock meanwhile. Only the order rests on it."""
+
+
+def interleaved(rank, draw, ours, theirs):
+    """Two calls in two threads that take turns: the second begins when the first looks at its links, and goes on from
+    there when the first is done. Never two at once, for matplotlib promises nothing then."""
+    outcomes, begun, done = {}, threading.Event(), threading.Event()
+    ours, theirs = ({**one, "links": Looked(one["links"])} for one in (ours, theirs))
+
+    def second():
+        outcomes["second"] = rank.attempt(draw, **theirs)
+        begun.set()
+
+    thread = threading.Thread(target=second, daemon=True)
+
+    def first_looks():
+        ours["links"].look = lambda: None
+        thread.start()
+        begun.wait(PATIENCE)
+
+    def second_looks():
+        theirs["links"].look = lambda: None
+        begun.set()
+        done.wait(PATIENCE)
+
+    ours["links"].look, theirs["links"].look = first_looks, second_looks
+    outcomes["first"] = rank.attempt(draw, **ours)
+    done.set()
+    if thread.ident is None:
+        thread.start()
+    thread.join()
+    return outcomes["first"], outcomes["second"]
+
+
+# -- the picture ------------------------------------------------------------------------------------------------------
+
+
+def picture(path, figure):
+    """The first bytes of the file that was saved, its size in pixels, and how much there is to be seen in it, beside
+    what the figure itself shows at that size."""
+    from matplotlib.figure import Figure
+
+    data = path.read_bytes() if path.is_file() else b""
+    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0}
+    with contextlib.suppress(Exception):  # a file that is no picture
+        pixels = decoded(data)
+        seen |= {"width": pixels.shape[1], "height": pixels.shape[0], "detail": detail(pixels)}
+        if isinstance(figure, Figure):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format="png", dpi=pixels.shape[1] / figure.get_figwidth())
+            seen["wanted"] = detail(decoded(buffer.getvalue()))
+    return seen
+
+
+def decoded(data):
+    import numpy
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as image:
+        return numpy.asarray(image.convert("RGBA")).view(numpy.uint32)[..., 0]
+
+
+def detail(pixels):
+    """How many neighbouring pixels differ, for each pixel of the rim: the same for any resolution and background."""
+    edges = (pixels[1:] != pixels[:-1]).sum() + (pixels[:, 1:] != pixels[:, :-1]).sum()
+    return float(edges) / sum(pixels.shape)
