@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from grader.authoring import quiz_formulas as formulas
 from grader.authoring.quiz_calculation import evaluate
+from grader.authoring.quiz_formulas import solved
 from grader.authoring.quiz_lint import AT_LEAST, TOPICS, lint
 from grader.model.errors import AuthorError, UsageError
 from grader.quiz import units
@@ -18,6 +19,7 @@ from grader.quiz.questions import CardQuestion, ChoiceQuestion, Option
 from tests.quizzes import bank, card, choice, number
 
 ROOT = Path(__file__).resolve().parents[1]
+formulas = SimpleNamespace(**solved())
 BANK = """\
 title: All-reduce
 order: 2

@@ -202,13 +202,13 @@ def show(rank, draw, arguments, path):
     """Calls of one figure's function, and what each leaves behind. `path` is a str or a Path, as they come."""
     given = functools.partial(arguments, rank.secret)
     rank.record("backend at first", backend_at_first())
-    states = {"at the import": state()}
+    states, before = {"at the import": state()}, files()
     with no_display():
         alone = rank.attempt(draw, **given("no display"))
         states["without a display"] = state()
     rank.record("no display", described(alone))
     with standing_figure() as standing:
-        before, states["before"] = files(), state(standing)
+        states["before"] = state(standing)
         first = rank.attempt(draw, **given("first"))
         rank.record("first", described(first))
         rank.record("no file", sorted(files() - before))

@@ -6,13 +6,14 @@ evaluate("all_reduce_seconds(2 * GB, 8, 50 * GB / s)")     # 0.07, in seconds
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from grader.authoring import quiz_formulas as formulas
+from grader.authoring.quiz_formulas import solved
 from grader.quiz.units import BYTES, EXACT, ONE, RATE, SECONDS, Dimension
 
 MAX_LENGTH, MAX_EXPONENT = 300, 64
@@ -28,27 +29,20 @@ class Quantity:
     dimension: Dimension = ONE
 
 
-_FORMULAS: dict[str, tuple[Callable[..., float], dict[str, Dimension], Dimension]] = {
-    "all_reduce_bytes": (formulas.all_reduce_bytes, {"model_bytes": BYTES, "n": ONE}, BYTES),
-    "all_reduce_seconds": (
-        formulas.all_reduce_seconds,
-        {"model_bytes": BYTES, "n": ONE, "bandwidth": RATE, "latency": SECONDS},
-        SECONDS,
-    ),
-    "amdahl_speedup": (formulas.amdahl_speedup, {"p": ONE, "n": ONE}, ONE),
-    "communication_efficiency": (
-        formulas.communication_efficiency,
-        {"compute_seconds": SECONDS, "communication_seconds": SECONDS},
-        ONE,
-    ),
-    "model_state_bytes": (formulas.model_state_bytes, {"parameters": ONE, "n": ONE, "stage": ONE}, BYTES),
-    "pipeline_utilization": (formulas.pipeline_utilization, {"stages": ONE, "micro_batches": ONE}, ONE),
+_KINDS: dict[str, tuple[dict[str, Dimension], Dimension]] = {
+    "all_reduce_bytes": ({"model_bytes": BYTES, "n": ONE}, BYTES),
+    "all_reduce_seconds": ({"model_bytes": BYTES, "n": ONE, "bandwidth": RATE, "latency": SECONDS}, SECONDS),
+    "amdahl_speedup": ({"p": ONE, "n": ONE}, ONE),
+    "communication_efficiency": ({"compute_seconds": SECONDS, "communication_seconds": SECONDS}, ONE),
+    "model_state_bytes": ({"parameters": ONE, "n": ONE, "stage": ONE}, BYTES),
+    "pipeline_utilization": ({"stages": ONE, "micro_batches": ONE}, ONE),
     "tensor_parallel_bytes": (
-        formulas.tensor_parallel_bytes,
         dict.fromkeys(("layers", "batch", "seq_len", "d_model", "bytes_per_element"), ONE),
         BYTES,
     ),
 }
+"""What each formula takes, and what it gives."""
+_formulas = functools.cache(solved)
 _WHOLE: dict[str, Callable[[float], float]] = {"ceil": math.ceil, "floor": math.floor}
 _EXTREMES: dict[str, Callable[..., float]] = {"max": max, "min": min}
 _SUMS: dict[type, Callable[[float, float], float]] = {ast.Add: operator.add, ast.Sub: operator.sub}
@@ -112,7 +106,7 @@ def _power(base: Quantity, exponent: Quantity) -> Quantity:
 
 def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Quantity:
     positional = [_value(arg) for arg in args]
-    if name in _FORMULAS:
+    if name in _KINDS:
         return _formula(name, positional, {str(word.arg): _value(word.value) for word in keywords})
     if keywords or not positional or name not in (*_WHOLE, *_EXTREMES):
         raise ValueError(f"there is no formula '{name}'")
@@ -126,11 +120,11 @@ def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Quant
 
 
 def _formula(name: str, positional: list[Quantity], named: dict[str, Quantity]) -> Quantity:
-    function, parameters, result = _FORMULAS[name]
+    parameters, result = _KINDS[name]
     if len(positional) > len(parameters):
         raise ValueError(f"'{name}' takes at most {len(parameters)} values")
     given = dict(zip(parameters, positional, strict=False)) | named
     for word, quantity in given.items():
         if quantity.dimension != parameters.get(word, quantity.dimension):
             raise ValueError(f"'{word}' of '{name}' is of the wrong kind: units are missing or do not fit")
-    return Quantity(function(**{word: quantity.value for word, quantity in given.items()}), result)
+    return Quantity(_formulas()[name](**{word: quantity.value for word, quantity in given.items()}), result)

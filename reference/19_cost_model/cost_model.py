@@ -54,7 +54,7 @@ def communication_efficiency(compute_seconds: float, communication_seconds: floa
     _not_negative(compute_seconds=compute_seconds, communication_seconds=communication_seconds)
     whole = compute_seconds + communication_seconds
     if whole == 0:
-        raise ValueError("a step takes some time (got 0 s of both)")
+        raise ValueError("a step must take some time (got 0 s of both)")
     return compute_seconds / whole
 
 
