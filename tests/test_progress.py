@@ -219,6 +219,27 @@ def test_the_map_shows_what_is_done_and_what_comes_next(store):
     assert max(map(len, page.splitlines())) <= 80
 
 
+def test_the_map_ends_with_the_parts_and_what_one_can_do_now(store):
+    """A part of which the course has nothing is not shown; one of which it has not all promises nothing."""
+    course = (exercise("00_first"), *COURSE)
+    store.add(attempt("00_first", "passed"))
+    store.add(attempt("02_shard", "passed"))
+    found = history.standings(course, store)
+    page = " ".join(course_map.page(found, NOW, color=False, width=200).split())
+    assert "✓ Warm-up 1/1 You can call a collective, and say when ranks wait for ever" in page
+    assert "Part 1 · Data parallel training 1/3 Next: 01" in page and "Part 2" not in page
+    plain = course_map.page(found, NOW, color=False, width=200, plain=True)
+    assert "Warm-up: 1 of 1 passed. You can call a collective, and say when ranks wait for ever." in plain
+    assert "Part 1 · Data parallel training: 1 of 3 passed.\n" in plain
+    whole = (exercise(f"{number:02}_part") for number in range(1, 8))
+    page = " ".join(course_map.page(history.standings(tuple(whole), store), NOW, color=False, width=200).split())
+    assert "0/7 Then you can train a model on several GPUs exactly as on one" in page
+    parts = json.loads(course_map.as_json(found))["parts"]
+    assert [(part["title"], part["passed"], part["of"]) for part in parts] == [
+        ("Warm-up", 1, 1), ("Part 1 · Data parallel training", 1, 3),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_map_fits_its_width(store, width):
     store.add(attempt(status="passed"))

@@ -351,6 +351,13 @@ def tell_line(rank, line, subject, x, y, mistakes):
     rank.expect_close(seen_y, y, f"{subject}, y", terms=ROUNDINGS, alternatives=mistakes)
 
 
+def axes_of(seen, links):
+    """The axes with the links' lines, by their labels; where no line has one, all axes with lines."""
+    used = [axes for axes in seen["axes"] if axes["lines"]]
+    theirs = [axes for axes in used if any(name in line["label"] for line in axes["lines"] for name in links)]
+    return theirs or used
+
+
 def listed_lines(seen):
     """The labels of a figure's lines, for a sentence."""
     labels = [repr(line["label"]) for line in lines_of(seen)][:6]
@@ -368,9 +375,8 @@ def judge_words(rank, seen, subject, links):
         rank.expect(many == 1, f"{subject}, the label of {name!r}", "on one line", f"{listed_lines(seen)}")
         shown = any(name in text for text in seen["legend"])
         rank.expect(shown, f"{subject}, the legend", f"a text with {name!r}", seen["legend"] or "no legend")
-    used = [axes["labels"] for axes in seen["axes"] if axes["lines"]]
-    for labels in used:
-        for axis, label in zip("xy", labels, strict=False):
+    for axes in axes_of(seen, links):
+        for axis, label in zip("xy", axes["labels"], strict=False):
             rank.expect(label, f"{subject}, the label of the {axis} axis", "a label", "there is none")
     rank.expect(seen["titles"], subject, "a title, of the axes or of the figure", "there is none")
 
@@ -403,15 +409,15 @@ def as_tensors(curves, name):
     return {clause: torch.tensor(by_name[name], dtype=torch.float64) for clause, by_name in curves.items()}
 
 
-def test_overhead_log(runs):
+def test_overhead_log(runs, probe):
     """First figure: both axes are logarithmic"""
     for run in runs(OVERHEAD, recorded=("first",)):
         for rank in run:
             seen = figure(rank, "first", FUNCTION[OVERHEAD])
-            used = [axes["scales"] for axes in seen["axes"] if axes["lines"]]
+            used = axes_of(seen, probe.overhead_arguments(rank.secret, "first")["links"])
             rank.expect(used, "the first figure", "lines", "no axes with a line")
-            for scales in used:
-                rank.expect_equal(scales, ["log", "log"], "the scales of x and y")
+            for axes in used:
+                rank.expect_equal(axes["scales"], ["log", "log"], "the scales of x and y")
 
 
 def test_overhead_words(runs, probe):

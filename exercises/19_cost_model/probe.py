@@ -250,15 +250,17 @@ def axes_described(axes, figure):
 
 
 def line_described(line):
-    """Label and points. `endless` is a line through two points and beyond, as axline draws it."""
-    endless = hasattr(line, "get_xy1")
-    if endless:
-        x, y = line.get_xy1()
-        points = [(x, y), line.get_xy2() or (x + 1, y + line.get_slope())]
-    else:
-        points = zip(line.get_xdata(orig=False), line.get_ydata(orig=False), strict=True)
-    x, y = zip(*((float(x), float(y)) for x, y in points), strict=True) or ((), ())
-    return {"label": str(line.get_label()), "x": list(x), "y": list(y), "endless": endless}
+    """Label and points, none where they are no numbers. `endless` is a line through two points and beyond, as axline
+    draws it."""
+    endless, x, y = hasattr(line, "get_xy1"), [], []
+    with contextlib.suppress(TypeError, ValueError):
+        if endless:
+            begin = line.get_xy1()
+            end = line.get_xy2() or (begin[0] + 1, begin[1] + line.get_slope())
+            x, y = [[float(first), float(second)] for first, second in zip(begin, end, strict=True)]
+        else:
+            x, y = [[float(one) for one in data] for data in (line.get_xdata(orig=False), line.get_ydata(orig=False))]
+    return {"label": str(line.get_label()), "x": x, "y": y, "endless": endless}
 
 
 def files():

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.model import number_of
+from grader.practice import milestones
 from grader.practice.history import Standing, next_one
 from grader.wording.paper import on_paper
 
@@ -21,18 +22,25 @@ WORDS = {"passed": "passed", "begun": "under way", "new": "not begun"}
 
 def page(found: Sequence[Standing], now: datetime, *, color: bool, width: int, plain: bool = False) -> str:
     """The map, `width` columns wide; `plain` is one sentence an exercise, for screen readers."""
-    coming = next_one(found)
+    coming, reached = next_one(found), milestones.milestones(found)
     end = Text(_advice(coming))
     if plain:
         lines = [Text(_sentence(each, now)) for each in found]
-        return on_paper(Group(*lines, Text(), end), color=False, width=width)
-    return on_paper(Group(_summary(found), Text(), _grid(found, coming, now), Text(), end), color=color, width=width)
+        parts = [Text(milestones.sentence(each)) for each in reached]
+        return on_paper(Group(*lines, Text(), *parts, Text(), end), color=False, width=width)
+    between: list[Table | Text] = [milestones.grid(reached), Text()] if reached else []
+    course = Group(_summary(found), Text(), _grid(found, coming, now), Text(), *between, end)
+    return on_paper(course, color=color, width=width)
 
 
 def as_json(found: Sequence[Standing]) -> str:
     """The same for programs."""
     coming = next_one(found)
-    content = {"next": coming.exercise.name if coming else None, "exercises": [_plain(each) for each in found]}
+    content = {
+        "next": coming.exercise.name if coming else None,
+        "exercises": [_plain(each) for each in found],
+        "parts": [milestones.plain(each) for each in milestones.milestones(found)],
+    }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
 

@@ -134,7 +134,7 @@ def _finished(figure: Figure, axes: Axes, path: str | PathLike[str] | None) -> F
     axes.grid(alpha=0.3)
     axes.legend()
     if path is not None:
-        figure.savefig(path, format="png", dpi=150)
+        figure.savefig(path, format="png")
     return figure
 
 
