@@ -47,7 +47,7 @@ def latency(draw):
 
 KNOWN = {
     "all_reduce_bytes": [(0, 4), (1e9, 1), (1000, 2), (400e6, 8), (7, 3)],
-    "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9)],
+    "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9), (7, 3, 2.0)],
     "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1)],
     "tensor_parallel_bytes": [(12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4)],
     "amdahl_speedup": [(0, 7), (1, 7), (0.5, 1), (0.9, 8), (1, 1)],
@@ -76,7 +76,7 @@ DRAW = {
 def delays(secret):
     """Calls of `all_reduce_seconds` with a latency."""
     draw = random_for(secret, "delays")
-    known = [[0, 4, 1e9, 0.001], [1e9, 1, 1e9, 5.0], [8e9, 2, 4e9, 0.5]]
+    known = [[0, 4, 1e9, 0.001], [1e9, 1, 1e9, 5.0], [8e9, 2, 4e9, 0.5], [7, 3, 2.0, 0.25]]
     return known + [[*DRAW["all_reduce_seconds"](draw), latency(draw)] for _ in range(DRAWN)]
 
 
