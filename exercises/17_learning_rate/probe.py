@@ -119,7 +119,7 @@ class Training:
                 parameter.grad = torch.ones_like(parameter)
         self.optimizer.step()
         self.scheduler.step()
-        return [-float(parameter[0]) for parameter in self.parameters]
+        return [-float(parameter.detach()[0]) for parameter in self.parameters]
 
     def advance(self, steps):
         return [self.step() for _ in range(steps)]
