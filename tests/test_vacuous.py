@@ -35,6 +35,7 @@ JUDGED = {
     ),
     "09_ddp_from_scratch": (BUCKETS, {"averages"}),
     "10_zero2": ({"traffic"}, {"same_as_unsharded"}),
+    "11_zero3": ({"gathers", "reduces"}, {"same_as_unsharded"}),
     "12_fully_shard": ({"all_gathers", "reduce_scatters", "every_block"}, {"nothing_else"}),
     "13_tensor_parallel": ({"forward_traffic", "backward_traffic", "groups"}, {"forward_traffic"}),
 }

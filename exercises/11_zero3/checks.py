@@ -1,0 +1,305 @@
+"""Judges the recorded runs of `FullyShardedModule`.
+
+Training is replayed on the bare model with the mean of the gradients of the ranks' private batches, and the full state
+is compared after every step, on every rank. Collectives are counted in the trace; memory is judged by what each
+process kept alive, and by which units' parameters were whole while one computed.
+"""
+
+from functools import partial
+
+import torch
+from torch.func import functional_call
+
+from grader.checks import Attempt, CheckFailed, Tensors, amount, holds, memory, replay, told
+from grader.checks.tolerance import MEMORY_SLACK
+
+History = list[Tensors]
+"""The full state after each step."""
+SMALL = 1024
+"""Bytes. What is smaller does not count as traffic of a unit."""
+STACK, REGION = "a stack of blocks", "a step"
+SGD = {"lr": 0.1, "momentum": 0.9}
+UNITS = 4
+"""Of the stack: three blocks and the rest."""
+TWO = 2
+"""So many units may be whole at a time."""
+DONE = {
+    "stack": "training a stack of blocks on one rank",
+    "outputs": "forward passes on one rank",
+    "models": "training other models, and with Adam, on one rank",
+    "middle": "full_state_dict between backward and step, on one rank",
+}
+"""The parts of the probe, in words."""
+
+
+# Replaying
+
+
+def states_of(probe, run, title, values):
+    """The full state of the bare model with these parameters, in float64."""
+    model = probe.build(title, run.seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(values[name])
+        return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean):
+    """The full state before the first step and after each."""
+    model = probe.build(title, run.seed)
+
+    def gradients(values, step):
+        def loss(rank):
+            return lambda tensors: probe.loss_of(partial(called, tensors), rank.secret, step)
+
+        def called(tensors, inputs, **how):
+            return functional_call(model, tensors, (inputs,), how)
+
+        return combine([replay.gradient(loss(rank), values) for rank in run])
+
+    start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer, values = replay.Optimizer(replay.RULES[kind], start), [start]
+    for step in range(probe.STEPS):
+        values.append(optimizer.step(gradients(values[-1], step), lambda name: options))
+    return [states_of(probe, run, title, one) for one in values]
+
+
+def mistakes(rank):
+    """What is often done in place of averaging, by a clause that names it."""
+    return {
+        "this is trained with the sum of the ranks' gradients, not their mean": lambda every: replay.total(*every),
+        "this is trained with gradients that were divided by the number of ranks once too often": lambda every: (
+            replay.combined(every, [1 / len(every) ** 2] * len(every))
+        ),
+        "this is trained with the rank's own gradients alone": lambda every: every[rank],
+    }
+
+
+def expect_history(run, probe, name, title, **how):
+    """What every rank recorded under this name: the full state after each step of a model."""
+    wanted = replayed(probe, run, title, **how)
+    for rank in run:
+        seen = rank.read(name, History)
+        rank.expect_equal(len(seen), probe.STEPS, f"{name}: the number of steps")
+        for number, state in enumerate(seen, start=1):
+            expect_state(run, rank, probe, state, wanted, number, f"{name}: after step {number},", title, **how)
+
+
+def expect_state(run, rank, probe, state, wanted, number, subject, title, **how):
+    """The parameters and buffers that the bare model has, with their values; others are for `state_dict`."""
+    common = {name: state[name] for name in wanted[number] if name in state}
+    rank.expect(common, subject, "the full state", "none of the bare model's keys")
+    after, before = ({name: one[name] for name in common} for one in (wanted[number], wanted[number - 1]))
+    expect = partial(rank.expect_close, common, after, subject, steps=4, stale=before)
+    try:
+        expect()
+    except CheckFailed:  # to explain takes longer than to compare, so only what is wrong is explained
+        clauses = {
+            clause: {name: replayed(probe, run, title, combine=combine, **how)[number][name] for name in common}
+            for clause, combine in mistakes(rank.rank).items()
+        }
+        expect(alternatives=clauses, budget=3)
+
+
+def judged(runs, probe, part, recorded):
+    """Each run in which a part is judged: on one rank whatever several ranks do, and on several unless
+    `same_as_unsharded` tells that these go wrong. What kept a run from coming to this part is told by the check of what
+    came before."""
+    (alone,) = runs("alone", recorded=[f"{part} alone"])
+    if not alone.came_to(recorded):
+        expect_done(alone[0], part)
+    yield alone
+    if not holds(test_same_as_unsharded, runs, probe):
+        return
+    for family, parts in probe.PARTS.items():
+        names = [one.__name__ for one in parts]
+        if part in names:
+            earlier = [f"{name} ended" for name in names[: names.index(part)]]
+            for run in (run for run in runs(family, finished=False) if run.came_to(earlier)):
+                if not run.came_to(recorded):
+                    run.require_finished()
+                yield run
+
+
+def expect_done(rank, part):
+    """A part on one rank came to its end."""
+    outcome = rank.read(f"{part} alone", Attempt)
+    said = "; ".join(filter(None, outcome["said"].splitlines()))[:300]
+    seen = ": ".join(filter(None, [*outcome["raised"][:1], said]))
+    rank.expect(not outcome["raised"], DONE[part], "no exception", seen, line=outcome["line"])
+
+
+# Values
+
+
+def test_trains(runs, probe):
+    """On one rank it trains as the bare module does"""
+    for run in runs("alone", recorded=["stack alone"]):
+        if STACK not in run[0]:
+            expect_done(run[0], "stack")
+        expect_history(run, probe, STACK, STACK)
+
+
+def test_same_as_unsharded(runs, probe):
+    """On two and four ranks every step equals the unsharded one on the mean of the gradients"""
+    for run in runs("train", recorded=[STACK]):
+        expect_history(run, probe, STACK, STACK)
+        size = sum(p.numel() for p in probe.build(STACK, run.seed).parameters()) * 8
+        # Gathered once a step at least, and each sum takes as many bytes again.
+        run.expect_moved(2 * probe.STEPS * (run.world_size - 1) * size)
+
+
+def test_outputs(runs, probe):
+    """forward returns what the bare module does, with and without gradients"""
+    for run in judged(runs, probe, "outputs", ["outputs"]):
+        before, after, *_ = replayed(probe, run, STACK)
+        for rank in run:
+            inputs, _ = probe.batch(rank.secret, 0)
+            seen = rank.read("outputs", Tensors)
+            for when, values, how in (
+                ("with gradients", before, {}),
+                ("under no_grad", before, {"scale": probe.SCALE}),
+                ("after a step", after, {}),
+            ):
+                model = probe.build(STACK, run.seed)
+                model.load_state_dict(values)
+                rank.expect(when in seen, f"the output {when}", "a tensor", "none")
+                rank.expect_close(seen[when], model(inputs, **how).detach(), f"the output {when}", steps=4)
+
+
+def test_evaluation(runs, probe):
+    """Evaluation under no_grad does not disturb training"""
+    for run in judged(runs, probe, "outputs", ["outputs", "training after evaluation"]):
+        expect_history(run, probe, "training after evaluation", STACK)
+
+
+def test_models(runs, probe):
+    """A unit used twice or with two names, only units, no unit at all, and Adam train as well"""
+    titles = list(probe.MODELS)[1:]
+    for run in judged(runs, probe, "models", [*titles, "under Adam"]):
+        for title in titles:
+            expect_history(run, probe, title, title)
+        expect_history(run, probe, "under Adam", STACK, kind="Adam", options={"lr": 0.05})
+
+
+# The full state
+
+
+def test_state_dict(runs, probe):
+    """full_state_dict has the bare module's keys, full tensors and buffers, on every rank"""
+    for run in runs_of_stack(runs, probe):
+        wanted = probe.build(STACK, run.seed).state_dict()
+        for rank in run:
+            state = rank.read("state before training", Tensors)
+            rank.expect_equal(sorted(state), sorted(wanted), "the keys of full_state_dict")
+            rank.expect_like(state, wanted, "shape and dtype in full_state_dict")
+            rank.expect_close(state, wanted, "before training,")
+
+
+def runs_of_stack(runs, probe):
+    """Those of one rank and of several."""
+    return judged(runs, probe, "stack", ["state before training"])
+
+
+def test_middle(runs, probe):
+    """full_state_dict between backward and step shows the old parameters and changes nothing"""
+    for run in judged(runs, probe, "middle", ["state between backward and step", "state at the end"]):
+        wanted = replayed(probe, run, STACK)
+        for rank in run:
+            states = rank.read("state between backward and step", History)
+            rank.expect_equal(len(states), probe.STEPS, "the number of steps")
+            subject = "between backward and step"
+            for number, state in enumerate(states):
+                before = wanted[number]
+                rank.expect_close({n: state.get(n) for n in before}, before, f"{subject} {number + 1},", steps=4)
+            end = rank.read("state at the end", Tensors)
+            rank.expect_close({n: end.get(n) for n in wanted[-1]}, wanted[-1], "at the end,", steps=4)
+
+
+# Shards
+
+
+def elements_of(model, unit_class):
+    """(all elements, units with parameters)."""
+    blocks = [part for part in model.modules() if isinstance(part, unit_class)]
+    inside = {p for block in blocks for p in block.parameters()}
+    rest = any(p not in inside for p in model.parameters())
+    return sum(p.numel() for p in model.parameters()), len(blocks) + rest
+
+
+def test_shards(runs, probe):
+    """parameters() yields this rank's 1/N of the elements"""
+    for run in runs_of_stack(runs, probe):
+        total, units = elements_of(probe.build(STACK, run.seed), probe.Block)
+        most = total // run.world_size + units * run.world_size
+        for rank in run:
+            seen = rank.read("elements", int)
+            wanted = f"at most {most}: 1/{run.world_size} of {total}, and up to {run.world_size} a unit"
+            rank.expect(seen <= most, "the elements of parameters()", wanted, seen)
+        seen = sum(rank.read("elements", int) for rank in run)
+        run.expect(seen >= total, "the elements of parameters() on all ranks", f"at least {total}", seen)
+
+
+# Communication
+
+
+def traced(runs):
+    """(run, rank, its traffic in a step without what is small) of each rank that has others."""
+    for run in runs("train", recorded=[STACK]):
+        for rank in run:
+            yield run, rank, rank.during(REGION).at_least(SMALL)
+
+
+def test_gathers(runs):
+    """A step costs at most two all-gathers a unit"""
+    for _, rank, part in traced(runs):
+        seen = len(part.of("all_gather"))
+        rank.expect(
+            UNITS <= seen <= 2 * UNITS,
+            "the all-gathers of a step",
+            f"{UNITS} to {2 * UNITS}: one or two for each of {UNITS} units",
+            told(part, "all_gather"),
+        )
+
+
+def test_reduces(runs):
+    """A step costs exactly one reduce-scatter a unit, and no other large collective"""
+    for _, rank, part in traced(runs):
+        seen = len(part.of("reduce_scatter"))
+        wanted = f"{UNITS}: one for each unit"
+        rank.expect(seen == UNITS, "the reduce-scatters of a step", wanted, told(part, "reduce_scatter"))
+        others = [one.operation for one in part if one.operation not in ("all_gather", "reduce_scatter")]
+        rank.expect(not others, "other collectives of a step", "none of a kilobyte or more", told(part.of(*others)))
+
+
+# Memory
+
+
+def test_at_rest(runs, probe):
+    """Between steps a rank keeps 1/N of the parameters"""
+    for run in runs("memory"):
+        total, units = elements_of(probe.Tower(), probe.Block)
+        share = total / run.world_size + units * run.world_size
+        most = 4 * (share + MEMORY_SLACK * total)
+        for rank in run:
+            for when in ("before the first step", "after steps", "after full_state_dict"):
+                seen = memory.kept(rank.read(f"kept {when}", memory.Growth))
+                wanted = f"at most {amount(most)}: 1/{run.world_size} of {amount(4 * total)}, and a little"
+                rank.expect(seen <= most, f"what a rank keeps {when}", wanted, amount(seen))
+
+
+def test_gathered(runs, probe):
+    """While it computes the parameters of two units at most are whole"""
+    block = 4 * sum(p.numel() for p in probe.Block(probe.LARGE, probe.LARGE_HIDDEN).parameters())
+    for run in runs("memory", recorded=["whole", "growths"]):
+        for rank in run:
+            whole, growths = rank.read("whole", dict[str, int]), rank.read("growths", dict[str, int])
+            for when in ("forward", "backward", "evaluation"):
+                seen = whole.get(when, 0)
+                subject = f"units whose parameters are whole while one computes, in {when}"
+                rank.expect(seen <= TWO, subject, f"at most {TWO}", seen)
+            for when in ("forward", "evaluation"):
+                most, seen = (TWO + 0.5) * block, growths.get(when)
+                rank.expect(seen is not None, f"passes through the blocks, in {when}", "some", "none")
+                subject = f"what a rank has more than at rest while a block computes, in {when}"
+                rank.expect(seen <= most, subject, f"at most {amount(most)}: two units and a little", amount(seen))

@@ -1,0 +1,362 @@
+"""Runs in every rank: trains small models under the student's FullyShardedModule and records their full state.
+
+Initial values are the same on all ranks; batches are each rank's own, from its secret. All but the memory case is
+float64. The blocks of a model are its units; while memory is looked at they tell whose parameters are whole, through
+weak references, which keep nothing alive. Nothing here knows an expected value.
+"""
+
+import gc
+import time
+
+import torch
+from torch import nn
+from torch.multiprocessing import reductions
+
+from grader.kit import values
+from grader.kit.memory import Meter, disregard_existing, reading
+
+WIDTH, HIDDEN, BATCH = 15, 31, 6
+"""Sizes that no number of ranks divides."""
+STEPS, SCALE = 3, 0.5
+
+
+class Block(nn.Module):
+    """Two linear layers around a nonlinearity, added to the input: a unit."""
+
+    def __init__(self, width=WIDTH, hidden=HIDDEN):
+        super().__init__()
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width, bias=False)
+        self.register_buffer("gain", torch.ones(()))
+
+    def forward(self, hidden, *, scale=1.0):
+        looked(self, "forward")
+        inner = torch.tanh(self.up(hidden))
+        if inner.requires_grad:
+            inner.register_hook(lambda gradient: looked(self, "backward"))
+        return hidden + scale * self.gain * self.down(inner)
+
+
+LOOKERS = []
+"""What is told when a block begins its forward and is in the middle of its backward."""
+
+
+def looked(block, when):
+    for look in LOOKERS:
+        look(block, when)
+
+
+class Stack(nn.Module):
+    """Some blocks, parameters and buffers of its own; the head's weight is that of the first layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("shift", torch.zeros(WIDTH))
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("scratch", torch.ones(3), persistent=False)
+
+    def forward(self, inputs, *, scale=1.0):
+        hidden = self.embed(inputs) + self.shift
+        for block in self.order():
+            hidden = block(hidden, scale=scale)
+        return self.head(self.norm(hidden))
+
+    def order(self):
+        return self.blocks
+
+
+class Twice(Stack):
+    """The first block computes twice in one forward."""
+
+    def order(self):
+        return [self.blocks[0], self.blocks[1], self.blocks[0], self.blocks[2]]
+
+
+class TwoNames(Stack):
+    """The first block is the last one as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks[2] = self.blocks[0]
+
+
+class BlocksOnly(nn.Module):
+    """Nothing but blocks, the first of which gets the inputs themselves, which need no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Block(), Block()
+
+    def forward(self, inputs, *, scale=1.0):
+        return self.second(self.first(inputs, scale=scale), scale=scale)
+
+
+class NoBlock(nn.Module):
+    """No unit but the rest: a single small layer, of fewer elements than four ranks."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, 1))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, inputs, *, scale=1.0):
+        return inputs @ self.weight.expand(WIDTH, WIDTH) * scale + self.bias
+
+
+MODELS = {
+    "a stack of blocks": Stack,
+    "a block that is used twice": Twice,
+    "a block with two names": TwoNames,
+    "nothing but blocks": BlocksOnly,
+    "no block at all": NoBlock,
+}
+
+
+def build(title, seed, dtype=torch.float64):
+    """The bare model with its initial values."""
+    model = MODELS[title]().to(dtype)
+    for name, tensor in model.state_dict().items():
+        tensor.copy_(values.normal(tensor.shape, seed, "initial", title, name, scale=0.5))
+    return model
+
+
+def batch(secret, step, device="cpu"):
+    """A rank's inputs and targets of a step, each of shape (BATCH, WIDTH)."""
+    return values.normal((2, BATCH, WIDTH), secret, "batch", step).to(device)
+
+
+def loss_of(model, secret, step, device="cpu"):
+    inputs, targets = batch(secret, step, device)
+    return (model(inputs) - targets).square().mean()
+
+
+class Training:
+    """A model under FullyShardedModule, and an optimizer over its parameters()."""
+
+    def __init__(self, rank, title, kind="SGD", options=None):
+        self.rank = rank
+        options = {"lr": 0.1, "momentum": 0.9} if options is None else options
+        self.model = rank.student.FullyShardedModule(build(title, rank.seed).to(rank.device), Block)
+        self.optimizer = getattr(torch.optim, kind)(self.model.parameters(), **options)
+
+    def backward(self, step):
+        self.optimizer.zero_grad()
+        loss_of(self.model, self.rank.secret, step, self.rank.device).backward()
+        self.model.finish_gradient_synchronization()
+
+    def state(self):
+        return values.copies(self.model.full_state_dict())
+
+    def advance(self, steps):
+        """Take the steps with these numbers; returns the full state after each."""
+        history = []
+        for step in steps:
+            self.backward(step)
+            self.optimizer.step()
+            history.append(self.state())
+        return history
+
+
+# The runs
+
+
+def alone(rank):
+    """Every part on one rank, whatever becomes of the parts before it: there nobody waits for others."""
+    for part in PARTS["train"] + PARTS["parts"]:
+        rank.record(f"{part.__name__} alone", rank.attempt(part, rank).described())
+
+
+def train(rank):
+    on_several(rank, "train")
+
+
+def parts(rank):
+    on_several(rank, "parts")
+
+
+def on_several(rank, family):
+    """The parts of a family, one after the other."""
+    for part in PARTS[family]:
+        part(rank)
+        rank.record(f"{part.__name__} ended", True)
+
+
+def stack(rank):
+    """The state before the first step and after each; the second step's communication."""
+    training = Training(rank, "a stack of blocks")
+    rank.record("state before training", training.state())
+    rank.record("elements", sum(parameter.numel() for parameter in training.model.parameters()))
+    history = training.advance([0])
+    with rank.region("a step"):
+        training.backward(1)
+        training.optimizer.step()
+    history.append(training.state())
+    rank.record("a stack of blocks", history + training.advance(range(2, STEPS)))
+
+
+def outputs(rank):
+    """What forward returns, in training and in evaluation; and training after that."""
+    training = Training(rank, "a stack of blocks")
+    inputs, _ = batch(rank.secret, 0, rank.device)
+    seen = {"with gradients": values.copies({"": training.model(inputs)})[""]}
+    with torch.no_grad():
+        seen["under no_grad"] = values.copies({"": training.model(inputs, scale=SCALE)})[""]
+    history = training.advance([0])
+    training.model.eval()
+    with torch.no_grad():
+        seen["after a step"] = values.copies({"": training.model(inputs=inputs)})[""]
+    training.model.train()
+    rank.record("outputs", seen)
+    training.backward(1)
+    with torch.no_grad():
+        training.model(inputs)
+    training.optimizer.step()
+    history.append(training.state())
+    rank.record("training after evaluation", history + training.advance(range(2, STEPS)))
+
+
+def models(rank):
+    """Other models than a stack, and another optimizer."""
+    for title in list(MODELS)[1:]:
+        rank.record(title, Training(rank, title).advance(range(STEPS)))
+    rank.record("under Adam", Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}).advance(range(STEPS)))
+
+
+def middle(rank):
+    """The full state while gradients wait for the optimizer."""
+    training, history = Training(rank, "a stack of blocks"), []
+    for step in range(STEPS):
+        training.backward(step)
+        history.append(training.state())
+        training.optimizer.step()
+    rank.record("state between backward and step", history)
+    rank.record("state at the end", training.state())
+
+
+PARTS = {"train": [stack, outputs], "parts": [models, middle]}
+
+
+# Memory
+
+
+LARGE, LARGE_HIDDEN, BLOCKS = 256, 512, 6
+LOOKS, PAUSE = 12, 0.004
+"""What only a backend still holds is let go of some milliseconds later: so many looks, so many seconds apart."""
+LITTLE = 2 * LARGE * LARGE_HIDDEN * 4
+"""Bytes, fewer than a block has: who has no more than that is not looked at again."""
+
+
+class Tower(nn.Module):
+    """Large blocks between two small layers."""
+
+    def __init__(self, width=LARGE, hidden=LARGE_HIDDEN):
+        super().__init__()
+        self.first = nn.Linear(8, width)
+        self.blocks = nn.ModuleList(Block(width, hidden) for _ in range(BLOCKS))
+        self.last = nn.Linear(width, 8)
+
+    def forward(self, inputs):
+        looked(self, "rest")
+        hidden = self.first(inputs)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.last(hidden)
+
+
+class Witness:
+    """Which units' parameters are whole, and what the process has more than at rest, whenever a unit computes."""
+
+    def __init__(self, rank):
+        self.rank, self.storages, self.most, self.growths, self.rest = rank, {}, {}, {}, None
+
+    def look(self, block, when):
+        if when != "backward":
+            weight = block.up.weight if when == "forward" else block.first.weight
+            self.storages.setdefault(id(block), []).append(reductions.StorageWeakRef(weight.untyped_storage()))
+            if self.phase != "backward":  # where gradients, which do not count, are there as well
+                self.growths[self.phase] = max(self.growths.get(self.phase, 0), self.growth())
+        self.most[self.phase] = max(self.most.get(self.phase, 0), self.whole())
+
+    def whole(self):
+        """Of how many units the parameters are whole."""
+        return least(lambda: sum(any(map(filled, storages)) for storages in self.storages.values()), enough=2)
+
+    def growth(self):
+        """Bytes more than at rest."""
+        return least(lambda: self.bytes() - self.rest, enough=LITTLE)
+
+    def bytes(self):
+        return sum(size or 0 for size in reading(self.rank).values())
+
+    def begin(self, phase):
+        self.phase = phase
+        if self.rest is None:
+            self.rest = self.bytes()
+
+
+def least(measure, enough):
+    """The smallest of some readings, a few milliseconds apart."""
+    smallest = measure()
+    for _ in range(LOOKS):
+        if smallest <= enough:
+            break
+        gc.collect()
+        time.sleep(PAUSE)
+        smallest = min(smallest, measure())
+    return smallest
+
+
+def filled(reference):
+    """Whether a storage is there and has not been shrunk to nothing."""
+    if reference.expired():
+        return False
+    storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
+    return storage is not None and storage.nbytes() > 0
+
+
+def memory(rank):
+    """What a rank keeps between steps, and what is whole while it computes."""
+    disregard_existing()
+    warm_up(rank)
+    meter, witness = Meter(rank), Witness(rank)
+    model = trained(rank, Tower, witness, lambda: rank.record("kept before the first step", meter.growth()))
+    rank.record("whole", witness.most)
+    rank.record("growths", witness.growths)
+    rank.record("kept after steps", meter.growth())
+    model.full_state_dict()
+    rank.record("kept after full_state_dict", meter.growth())
+
+
+def warm_up(rank):
+    """What the first step of all imports and allocates: of student code, and of libraries for matrices of this size."""
+    trained(rank, lambda: Tower(8, 8), Witness(rank))
+    bare, inputs = Tower().to(rank.device), torch.ones(2, 8, device=rank.device)
+    for _ in range(2):
+        bare(inputs).square().mean().backward()
+
+
+def trained(rank, build_tower, witness, built=lambda: None):
+    """A sharded tower after two steps and an evaluation."""
+    model = rank.student.FullyShardedModule(build_tower().to(rank.device), Block)
+    optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.01), torch.ones(2, 8, device=rank.device)
+    built()
+    LOOKERS.append(witness.look)
+    for _ in range(2):
+        witness.begin("forward")
+        loss = model(inputs).square().mean()
+        witness.begin("backward")
+        loss.backward()
+        del loss
+        model.finish_gradient_synchronization()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        witness.begin("evaluation")
+        model(inputs)
+    LOOKERS.clear()
+    model.full_state_dict()
+    return model
