@@ -1,16 +1,17 @@
 """Runs in every rank: trains small models under the student's FullyShardedModule and records their full state.
 
 Initial values are the same on all ranks; batches are each rank's own, from its secret. All but the memory case is
-float64. The blocks of a model are its units; while memory is looked at they tell whose parameters are whole, through
-weak references, which keep nothing alive. Nothing here knows an expected value.
+float64. The blocks of a model are its units. Where memory is looked at, all parameters of a unit have the unit's own
+value and keep it, so that they are known wherever they are. Nothing here knows an expected value.
 """
 
 import gc
+import math
 import time
+from collections import Counter
 
 import torch
 from torch import nn
-from torch.multiprocessing import reductions
 
 from grader.kit import values
 from grader.kit.memory import Meter, disregard_existing, reading
@@ -18,10 +19,11 @@ from grader.kit.memory import Meter, disregard_existing, reading
 WIDTH, HIDDEN, BATCH = 15, 31, 6
 """Sizes that no number of ranks divides."""
 STEPS, SCALE = 3, 0.5
+COARSE = torch.bfloat16
 
 
 class Block(nn.Module):
-    """Two linear layers around a nonlinearity, added to the input: a unit."""
+    """Two linear layers around a nonlinearity, added to the input, half as much of it in evaluation: a unit."""
 
     def __init__(self, width=WIDTH, hidden=HIDDEN):
         super().__init__()
@@ -30,29 +32,31 @@ class Block(nn.Module):
         self.register_buffer("gain", torch.ones(()))
 
     def forward(self, hidden, *, scale=1.0):
-        looked(self, "forward")
+        looked("forward")
         inner = torch.tanh(self.up(hidden))
         if inner.requires_grad:
-            inner.register_hook(lambda gradient: looked(self, "backward"))
-        return hidden + scale * self.gain * self.down(inner)
+            inner.register_hook(lambda gradient: looked("backward"))
+        return hidden + (scale if self.training else scale / 2) * self.gain * self.down(inner)
 
 
 LOOKERS = []
-"""What is told when a block begins its forward and is in the middle of its backward."""
+"""What is called when a block begins its forward and is in the middle of its backward."""
 
 
-def looked(block, when):
+def looked(when):
     for look in LOOKERS:
-        look(block, when)
+        look(when)
 
 
 class Stack(nn.Module):
-    """Some blocks, parameters and buffers of its own; the head's weight is that of the first layer."""
+    """Some blocks, parameters and buffers of its own; the head's weight is that of the first layer. `passes` counts the
+    calls of forward."""
 
     def __init__(self):
         super().__init__()
         self.embed = nn.Linear(WIDTH, WIDTH)
         self.register_buffer("shift", torch.zeros(WIDTH))
+        self.register_buffer("passes", torch.zeros(()))
         self.blocks = nn.ModuleList(Block() for _ in range(3))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, WIDTH, bias=False)
@@ -60,6 +64,7 @@ class Stack(nn.Module):
         self.register_buffer("scratch", torch.ones(3), persistent=False)
 
     def forward(self, inputs, *, scale=1.0):
+        self.passes = self.passes + 1
         hidden = self.embed(inputs) + self.shift
         for block in self.order():
             hidden = block(hidden, scale=scale)
@@ -85,11 +90,13 @@ class TwoNames(Stack):
 
 
 class BlocksOnly(nn.Module):
-    """Nothing but blocks, the first of which gets the inputs themselves, which need no gradient."""
+    """Nothing but blocks, the first of which gets the inputs themselves, which need no gradient. A weight of the second
+    is not contiguous."""
 
     def __init__(self):
         super().__init__()
         self.first, self.second = Block(), Block()
+        self.second.up.weight = nn.Parameter(torch.empty(WIDTH, HIDDEN).mT)
 
     def forward(self, inputs, *, scale=1.0):
         return self.second(self.first(inputs, scale=scale), scale=scale)
@@ -202,10 +209,13 @@ def outputs(rank):
     """What forward returns, in training and in evaluation; and training after that."""
     training = Training(rank, "a stack of blocks")
     inputs, _ = batch(rank.secret, 0, rank.device)
-    seen = {"with gradients": values.copies({"": training.model(inputs)})[""]}
+    seen = {}
     with torch.no_grad():
         seen["under no_grad"] = values.copies({"": training.model(inputs, scale=SCALE)})[""]
+    watched = training.model.register_forward_hook(lambda model, given, output: seen.update({"with gradients": output}))
     history = training.advance([0])
+    watched.remove()
+    seen = values.copies(seen)
     training.model.eval()
     with torch.no_grad():
         seen["after a step"] = values.copies({"": training.model(inputs=inputs)})[""]
@@ -237,7 +247,13 @@ def middle(rank):
     rank.record("state at the end", training.state())
 
 
-PARTS = {"train": [stack, outputs], "parts": [models, middle]}
+def dtypes(rank):
+    """The full state of a model of another dtype."""
+    model = rank.student.FullyShardedModule(build("a stack of blocks", rank.seed, COARSE).to(rank.device), Block)
+    rank.record("state in bfloat16", values.copies(model.full_state_dict()))
+
+
+PARTS = {"train": [stack, outputs], "parts": [models, middle, dtypes]}
 
 
 # Memory
@@ -248,10 +264,15 @@ LOOKS, PAUSE = 12, 0.004
 """What only a backend still holds is let go of some milliseconds later: so many looks, so many seconds apart."""
 LITTLE = 2 * LARGE * LARGE_HIDDEN * 4
 """Bytes, fewer than a block has: who has no more than that is not looked at again."""
+SAMPLES = 256
+"""So many elements of a storage are looked at, and no more than twice as many."""
+ALL, MOST = 0.9, 0.4
+"""A unit is whole where a storage has all of it, or one of its larger parameters, which is most of it, and little else.
+A rank's share is less. Memory that has been given back and handed out again may still hold a bit of several units."""
 
 
 class Tower(nn.Module):
-    """Large blocks between two small layers."""
+    """Large blocks between two small layers. `units` has all parameters by unit, the rest last."""
 
     def __init__(self, width=LARGE, hidden=LARGE_HIDDEN):
         super().__init__()
@@ -260,62 +281,92 @@ class Tower(nn.Module):
         self.last = nn.Linear(width, 8)
 
     def forward(self, inputs):
-        looked(self, "rest")
         hidden = self.first(inputs)
         for block in self.blocks:
             hidden = block(hidden)
         return self.last(hidden)
 
+    def units(self):
+        """Each unit's parameters, the rest last."""
+        return [list(part.parameters()) for part in self.blocks] + [[*self.first.parameters(), *self.last.parameters()]]
+
+
+def mark_of(number):
+    """The value of all parameters of a unit, exact in every dtype."""
+    return (number + 1) * 2.0**-12
+
 
 class Witness:
-    """Which units' parameters are whole, and what the process has more than at rest, whenever a unit computes."""
+    """Which units' parameters are whole, and what the process has more than before the step, whenever a unit computes.
+    What is there already between steps is judged by itself."""
 
     def __init__(self, rank):
-        self.rank, self.storages, self.most, self.growths, self.rest = rank, {}, {}, {}, None
+        self.rank, self.sizes, self.most, self.growths = rank, [], {}, {}
 
-    def look(self, block, when):
-        if when != "backward":
-            weight = block.up.weight if when == "forward" else block.first.weight
-            self.storages.setdefault(id(block), []).append(reductions.StorageWeakRef(weight.untyped_storage()))
-            if self.phase != "backward":  # where gradients, which do not count, are there as well
-                self.growths[self.phase] = max(self.growths.get(self.phase, 0), self.growth())
-        self.most[self.phase] = max(self.most.get(self.phase, 0), self.whole())
+    def mark(self, tower):
+        """Give the parameters of each unit the value by which they are known."""
+        for number, unit in enumerate(tower.units()):
+            self.sizes.append(sum(parameter.numel() for parameter in unit))
+            for parameter in unit:
+                nn.init.constant_(parameter, mark_of(number))
+        return tower
 
-    def whole(self):
-        """Of how many units the parameters are whole."""
-        return least(lambda: sum(any(map(filled, storages)) for storages in self.storages.values()), enough=2)
+    def begin(self, phase):
+        self.phase = phase
+        if phase != "backward":
+            self.rest, self.already = self.bytes(), self.marked()
 
-    def growth(self):
-        """Bytes more than at rest."""
-        return least(lambda: self.bytes() - self.rest, enough=LITTLE)
+    def look(self, when):
+        whole = least(lambda: len(self.marked() - self.already), enough=2)
+        self.most[self.phase] = max(self.most.get(self.phase, 0), whole)
+        if self.phase != "backward":  # where gradients, which do not count, are there as well
+            growth = least(lambda: self.bytes() - self.rest, enough=LITTLE)
+            self.growths[self.phase] = max(self.growths.get(self.phase, 0), growth)
+
+    def marked(self):
+        """The numbers of the units whose parameters are whole."""
+        return set().union(*map(self.units_in, storages()))
+
+    def units_in(self, storage):
+        """Those in a storage, by some of its elements."""
+        elements = torch.empty(0, dtype=torch.float32, device=storage.device).set_(storage)
+        stride = max(1, elements.numel() // SAMPLES)
+        found = Counter(elements[::stride].tolist())
+        for number, size in enumerate(self.sizes):
+            there = found[mark_of(number)] * stride
+            if there >= ALL * size or there >= max(MOST * size, elements.numel() / 2):
+                yield number
 
     def bytes(self):
         return sum(size or 0 for size in reading(self.rank).values())
 
-    def begin(self, phase):
-        self.phase = phase
-        if self.rest is None:
-            self.rest = self.bytes()
+
+def storages():
+    """Those of all tensors that Python knows, each once."""
+    tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
+    found = [storage for storage in map(storage_of, tensors) if storage is not None]
+    return {storage.data_ptr(): storage for storage in found}.values()
+
+
+def storage_of(tensor):
+    """None where a tensor has no memory of its own, as those that stand for several others."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage if storage.nbytes() and storage.data_ptr() and storage.device.type != "meta" else None
+    except (RuntimeError, NotImplementedError):
+        return None
 
 
 def least(measure, enough):
     """The smallest of some readings, a few milliseconds apart."""
-    smallest = measure()
+    smallest = math.inf
     for _ in range(LOOKS):
+        time.sleep(PAUSE)
+        smallest = min(smallest, measure())
         if smallest <= enough:
             break
         gc.collect()
-        time.sleep(PAUSE)
-        smallest = min(smallest, measure())
     return smallest
-
-
-def filled(reference):
-    """Whether a storage is there and has not been shrunk to nothing."""
-    if reference.expired():
-        return False
-    storage = torch.UntypedStorage._new_with_weak_ptr(reference.cdata)
-    return storage is not None and storage.nbytes() > 0
 
 
 def memory(rank):
@@ -323,27 +374,32 @@ def memory(rank):
     disregard_existing()
     warm_up(rank)
     meter, witness = Meter(rank), Witness(rank)
-    model = trained(rank, Tower, witness, lambda: rank.record("kept before the first step", meter.growth()))
+
+    def look(when):
+        rank.record(f"kept {when}", meter.growth())
+        rank.record(f"whole {when}", len(witness.marked()))
+
+    model = trained(rank, Tower, witness, look)
     rank.record("whole", witness.most)
     rank.record("growths", witness.growths)
-    rank.record("kept after steps", meter.growth())
+    look("after steps and evaluation")
     model.full_state_dict()
-    rank.record("kept after full_state_dict", meter.growth())
+    look("after full_state_dict")
 
 
 def warm_up(rank):
     """What the first step of all imports and allocates: of student code, and of libraries for matrices of this size."""
-    trained(rank, lambda: Tower(8, 8), Witness(rank))
+    trained(rank, lambda: Tower(8, 8), Witness(rank)).full_state_dict()
     bare, inputs = Tower().to(rank.device), torch.ones(2, 8, device=rank.device)
     for _ in range(2):
         bare(inputs).square().mean().backward()
 
 
-def trained(rank, build_tower, witness, built=lambda: None):
-    """A sharded tower after two steps and an evaluation."""
-    model = rank.student.FullyShardedModule(build_tower().to(rank.device), Block)
-    optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.01), torch.ones(2, 8, device=rank.device)
-    built()
+def trained(rank, build_tower, witness, look=lambda when: None):
+    """A sharded tower after two steps, which change no value, and an evaluation."""
+    model = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block)
+    optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(2, 8, device=rank.device)
+    look("before the first step")
     LOOKERS.append(witness.look)
     for _ in range(2):
         witness.begin("forward")
@@ -358,5 +414,4 @@ def trained(rank, build_tower, witness, built=lambda: None):
         witness.begin("evaluation")
         model(inputs)
     LOOKERS.clear()
-    model.full_state_dict()
     return model
