@@ -265,6 +265,8 @@ LOOKS, PAUSE = 12, 0.004
 """What only a backend still holds is let go of some milliseconds later: so many looks, so many seconds apart."""
 LITTLE = 2 * LARGE * LARGE_HIDDEN * 4
 """Bytes, fewer than a block has: who has no more than that is not looked at again."""
+FLOAT = 4
+"""Bytes."""
 SAMPLES = 256
 """So many elements of a storage are looked at, and no more than twice as many."""
 ALL, MOST = 0.9, 0.4
@@ -327,14 +329,22 @@ class Witness:
         return set().union(*map(self.units_in, storages()))
 
     def units_in(self, storage):
-        """Those in a storage, by some of its elements."""
+        """Those that are whole in a storage."""
+        most = storage.nbytes() / FLOAT / 2
+        for number, (found, size) in enumerate(zip(self.found_in(storage), self.sizes, strict=True)):
+            if found >= ALL * size or found >= max(MOST * size, most):
+                yield number
+
+    def found_in(self, storage):
+        """How many elements of each unit a storage has, by a sample."""
         elements = torch.empty(0, dtype=torch.float32, device=storage.device).set_(storage)
         stride = max(1, elements.numel() // SAMPLES)
         found = Counter(elements[::stride].tolist())
-        for number, size in enumerate(self.sizes):
-            there = found[mark_of(number)] * stride
-            if there >= ALL * size or there >= max(MOST * size, elements.numel() / 2):
-                yield number
+        return [found[mark_of(number)] * stride for number in range(len(self.sizes))]
+
+    def everywhere(self):
+        """How many elements of each unit all storages have together."""
+        return [sum(found) for found in zip(*map(self.found_in, storages()), strict=True)]
 
     def bytes(self):
         return sum(size or 0 for size in reading(self.rank).values())
@@ -377,7 +387,7 @@ def memory(rank):
 
     def look(when):
         rank.record(f"kept {when}", meter.growth())
-        rank.record(f"whole {when}", len(witness.marked()))
+        rank.record(f"elements {when}", witness.everywhere())
 
     model = trained(rank, Tower, witness, look)
     rank.record("whole", witness.most)
