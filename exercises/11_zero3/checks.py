@@ -313,7 +313,7 @@ def test_at_rest(runs, probe):
         for rank in run:
             for when in ("before the first step", "after steps and evaluation", "after full_state_dict"):
                 expect_shares(rank, probe, when, share + MEMORY_SLACK * total)
-                seen = memory.kept(rank.read(f"kept {when}", memory.Growth))
+                seen = memory.kept(rank, probe.TOWER, when)
                 wanted = f"at most {amount(most)}: 1/{run.world_size} of {amount(4 * total)}, and as much for gradients"
                 rank.expect(seen <= most, f"what a rank keeps {when}", wanted, amount(seen))
 

@@ -265,6 +265,8 @@ LOOKS, PAUSE = 12, 0.004
 """What only a backend still holds is let go of some milliseconds later: so many looks, so many seconds apart."""
 LITTLE = 2 * LARGE * LARGE_HIDDEN * 4
 """Bytes, fewer than a block has: who has no more than that is not looked at again."""
+TOWER = "a tower"
+"""What is measured."""
 FLOAT = 4
 """Bytes."""
 SAMPLES = 256
@@ -383,10 +385,10 @@ def memory(rank):
     """What a rank keeps between steps, and what is whole while it computes."""
     disregard_existing()
     warm_up(rank)
-    meter, witness = Meter(rank), Witness(rank)
+    meter, witness = Meter(rank, TOWER), Witness(rank)
 
     def look(when):
-        rank.record(f"kept {when}", meter.growth())
+        rank.record(*meter.growth(when))
         rank.record(f"elements {when}", witness.everywhere())
 
     model = trained(rank, Tower, witness, look)
