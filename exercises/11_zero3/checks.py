@@ -200,8 +200,8 @@ def test_state_dict(runs, probe):
             rank.expect_like(state, wanted, "shape and dtype in full_state_dict")
             rank.expect_close(state, wanted, "before training,")
             if STACK in rank:
-                after = {COUNTER: wanted[COUNTER] + probe.STEPS}
-                seen = {COUNTER: rank.read(STACK, History)[-1].get(COUNTER)}
+                history, after = rank.read(STACK, History), {COUNTER: wanted[COUNTER] + probe.STEPS}
+                seen = {COUNTER: history[-1].get(COUNTER) if history else None}
                 subject = "after training, the buffer that counts calls of forward,"
                 rank.expect_close(seen, after, subject, stale={COUNTER: wanted[COUNTER]})
     for run in judged(runs, probe, "dtypes", ["state in bfloat16"]):
@@ -293,10 +293,8 @@ def test_reduces(runs):
 
 def expect_shares(rank, probe, when, most):
     """No unit is whole, unless these are all that the rank keeps: others than expected may be gathered together."""
-    sizes, found = (
-        [sum(p.numel() for p in unit) for unit in probe.Tower().units()],
-        rank.read(f"elements {when}", list[int]),
-    )
+    sizes = [sum(p.numel() for p in unit) for unit in probe.Tower().units()]
+    found = rank.read(f"elements {when}", list[int])
     rank.expect_equal(len(found), len(sizes), f"units {when}")
     whole = [number for number, size in enumerate(sizes) if found[number] >= probe.ALL * size]
     kept = sum(map(min, found, sizes))

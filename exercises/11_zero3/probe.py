@@ -32,10 +32,10 @@ class Block(nn.Module):
         self.register_buffer("gain", torch.ones(()))
 
     def forward(self, hidden, *, scale=1.0):
-        looked("forward")
+        look()
         inner = torch.tanh(self.up(hidden))
         if inner.requires_grad:
-            inner.register_hook(lambda gradient: looked("backward"))
+            inner.register_hook(look)
         return hidden + (scale if self.training else scale / 2) * self.gain * self.down(inner)
 
 
@@ -43,9 +43,10 @@ LOOKERS = []
 """What is called when a block begins its forward and is in the middle of its backward."""
 
 
-def looked(when):
-    for look in LOOKERS:
-        look(when)
+def look(gradient=None):
+    """Changes no gradient."""
+    for looker in LOOKERS:
+        looker()
 
 
 class Stack(nn.Module):
@@ -321,7 +322,7 @@ class Witness:
         if phase != "backward":
             self.rest, self.already = self.bytes(), self.marked()
 
-    def look(self, when):
+    def look(self):
         note_most(self.most, self.phase, lambda: len(self.marked() - self.already), enough=2)
         if self.phase != "backward":  # where gradients, which do not count, are there as well
             note_most(self.growths, self.phase, lambda: self.bytes() - self.rest, enough=LITTLE)
@@ -368,13 +369,13 @@ def storage_of(tensor):
         return None
 
 
-def note_most(most, phase, measure, enough):
+def note_most(most, phase, read, enough):
     """The most that was seen in a phase. A reading that is the most, and more than enough, is repeated some
     milliseconds later, and the least of these counts."""
     before, smallest = most.get(phase, 0), math.inf
     for _ in range(LOOKS):
         time.sleep(PAUSE)
-        smallest = min(smallest, measure())
+        smallest = min(smallest, read())
         if smallest <= max(before, enough):
             break
         gc.collect()
@@ -387,16 +388,16 @@ def memory(rank):
     warm_up(rank)
     meter, witness = Meter(rank, TOWER), Witness(rank)
 
-    def look(when):
+    def measure(when):
         rank.record(*meter.growth(when))
         rank.record(f"elements {when}", witness.everywhere())
 
-    model = trained(rank, Tower, witness, look)
+    model = trained(rank, Tower, witness, measure)
     rank.record("whole", witness.most)
     rank.record("growths", witness.growths)
-    look("after steps and evaluation")
+    measure("after steps and evaluation")
     model.full_state_dict()
-    look("after full_state_dict")
+    measure("after full_state_dict")
 
 
 def warm_up(rank):
@@ -407,11 +408,11 @@ def warm_up(rank):
         bare(inputs).square().mean().backward()
 
 
-def trained(rank, build_tower, witness, look=lambda when: None):
+def trained(rank, build_tower, witness, measure=lambda when: None):
     """A sharded tower after two steps, which change no value, and an evaluation."""
     model = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block)
     optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(2, 8, device=rank.device)
-    look("before the first step")
+    measure("before the first step")
     LOOKERS.append(witness.look)
     for _ in range(2):
         witness.begin("forward")
