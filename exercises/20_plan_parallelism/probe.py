@@ -21,7 +21,7 @@ def situation(draw, tp=(1, 2, 4, 8), pp=(1, 2, 3, 4), dp=(1, 2, 3, 4, 8), stages
     t, p, d = draw.choice(tp), draw.choice(pp), draw.choice(dp)
     gpus, batch = t * p * d, draw.randrange(1, 5)
     per_node = draw.choice([g for g in range(t, min(gpus, 16) + 1, t) if gpus % g == 0])
-    hidden, seq_len = draw.choice([512, 768, 1024, 2560, 5120]), draw.choice([128, 512, 1000, 2048, 4096])
+    hidden, seq_len = draw.randrange(300, 6000), draw.randrange(100, 5000)
     size = (p * draw.randrange(1, 12), hidden, t * draw.randrange(1, 9), seq_len, draw.randrange(10_000, 150_000))
     stage = draw.choice(stages if p == 1 else [z for z in stages if z < 2])
     model = (*size, d * batch * 2 * p * draw.randrange(2, 7))
@@ -224,11 +224,11 @@ def clusters(secret):
     roomy = [ordinary(secret, place) for place in range(100, 108)]
     missing = [(model, (*c[:2], c[2] * draw.uniform(1e-4, 1e-2), *c[3:])) for model, c in THUMB[:3]]
     return {
+        "short": [*missing, *tight(-0.3, -0.1)],
         "ordinary": [ordinary(secret, place) for place in range(22)],
         "roomy": [(model, (*c[:2], 1e16, *c[3:])) for model, c in roomy],
         "thumb": thumb,
         "tight": tight(0.05, 0.95),
-        "short": [*missing, *tight(-0.3, -0.1)],
         "indivisible": [(model, (*shape, 80e9, *speeds(draw))) for model, shape in INDIVISIBLE],
     }
 
