@@ -1,0 +1,334 @@
+"""Runs in every rank: builds meshes with the student's build_mesh, and trains small models by parallelize and
+train_step.
+
+What a model computes is recorded, never how it stores its parameters. All ranks begin with the same values, as the
+contract has it. A batch belongs to the ranks of one tp group: it is drawn from the secret of the first of them, which
+tells the others and nobody else. Nothing here knows an expected value.
+"""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.functional import cross_entropy, gelu, mse_loss
+
+from grader.kit import groups, values
+from grader.kit.memory import Meter, disregard_existing
+
+FEATURES, WIDTH, HIDDEN, CLASSES, TOKENS = 5, 7, 12, 3, 2
+"""Two, three and four ranks divide HIDDEN, the width of `up`, and none of the others."""
+EQUAL, UNEQUAL = (4, 4, 4, 4), (2, 5, 1, 3)
+"""Samples of each dp rank's batch in the first step; in later ones each has what the next dp rank had."""
+SGD = {"lr": 0.3, "momentum": 0.9}
+LAYOUTS = {
+    "mlp": "up and down alone",
+    "around": "layers around up and down",
+    "plain": "up and down without biases",
+    "frozen": "frozen parameters",
+}
+"""The models, by what they come with."""
+TRAININGS = {
+    "mlp": {"layout": "mlp"},
+    "around": {"layout": "around"},
+    "adam": {"layout": "around", "kind": "Adam", "options": {"lr": 0.05}},
+    "plain": {"layout": "plain"},
+    "single": {"layout": "mlp", "dtype": "float32"},
+    "frozen": {"layout": "frozen"},
+    "unequal": {"layout": "mlp", "sizes": UNEQUAL},
+    "left": {"layout": "mlp", "left": True},
+}
+"""What is trained, and how: SGD, equal batches and float64 unless said otherwise. "left": gradients are left over from
+before each call."""
+STEPS = 3
+WIDE, WIDE_HIDDEN, WIDE_BATCH = 64, 96, 4
+"""The model whose communication is judged: no parameter of it and no activation of a batch is below two kilobytes."""
+
+
+# The models
+
+
+class Model(nn.Module):
+    """`up` and `down` with an activation between them; in the layouts "around" and "frozen" other layers before and
+    after them, a normalisation, and a way around both. Inputs end with FEATURES there and with WIDTH elsewhere."""
+
+    def __init__(self, layout, dtype=torch.float64, features=FEATURES, width=WIDTH, hidden=HIDDEN, classes=CLASSES):
+        super().__init__()
+        self.layout, bias = layout, layout != "plain"
+        if self.surrounded:
+            self.first = nn.Linear(features, width, dtype=dtype)
+            self.norm = nn.LayerNorm(width, dtype=dtype)
+        self.down = nn.Linear(hidden, width if self.surrounded else classes, bias=bias, dtype=dtype)
+        self.up = nn.Linear(width, hidden, bias=bias, dtype=dtype)
+        if self.surrounded:
+            self.last = nn.Linear(width, classes, dtype=dtype)
+        if layout == "frozen":
+            for name in ("first.bias", "up.weight", "down.bias"):
+                self.get_parameter(name).requires_grad_(False)
+
+    @property
+    def surrounded(self):
+        return self.layout in ("around", "frozen")
+
+    def enter(self, inputs):
+        """What `up` gets."""
+        return self.norm(self.first(inputs)) if self.surrounded else inputs
+
+    def activate(self, hidden):
+        """Between `up` and `down`."""
+        return torch.tanh(hidden) if self.surrounded else gelu(hidden)
+
+    def leave(self, entered, result):
+        """The outputs, from what `up` got and what `down` gave."""
+        return self.last(entered + result) if self.surrounded else result
+
+    def forward(self, inputs):
+        entered = self.enter(inputs)
+        return self.leave(entered, self.down(self.activate(self.up(entered))))
+
+
+def token_cross_entropy(outputs, targets):
+    """The mean over all tokens of all samples, which have equally many."""
+    return cross_entropy(outputs.flatten(0, -2), targets.flatten())
+
+
+def filled(model, seed):
+    """The model with the values of a seed."""
+    for name, parameter in model.named_parameters():
+        parameter.data.copy_(values.normal(parameter.shape, seed, name, scale=0.5))
+    return model
+
+
+def plan_of(training):
+    """Layout, dtype, kind of optimizer and its options, samples by dp rank, and whether gradients are left over."""
+    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": False}
+    return {**usual, **TRAININGS[training]}
+
+
+def build(training, seed):
+    """The model of a training, on the CPU."""
+    plan = plan_of(training)
+    return filled(Model(plan["layout"], getattr(torch, plan["dtype"])), seed)
+
+
+def samples_of(training, place, step):
+    """How many a dp rank's batch has in a step."""
+    sizes = plan_of(training)["sizes"]
+    return sizes[(place + step) % len(sizes)]
+
+
+def loss_of(training):
+    return token_cross_entropy if surrounded(training) else mse_loss
+
+
+def surrounded(training):
+    return plan_of(training)["layout"] in ("around", "frozen")
+
+
+def batch(training, secret, step, samples):
+    """(inputs, targets): of shape (samples, TOKENS, FEATURES) and int64 (samples, TOKENS), or of shape (samples, WIDTH)
+    and (samples, CLASSES)."""
+    dtype = getattr(torch, plan_of(training)["dtype"])
+    place = (secret, "batch", training, step)
+    if not surrounded(training):
+        inputs, targets = (values.normal((samples, n), *place, n).to(dtype) for n in (WIDTH, CLASSES))
+        return inputs, targets
+    targets = torch.randint(CLASSES, (samples, TOKENS), generator=values.generator(*place, "targets"))
+    return values.normal((samples, TOKENS, FEATURES), *place).to(dtype), targets
+
+
+# Meshes
+
+
+def looked_at(mesh):
+    """The sizes of a mesh's named dimensions, and the ranks of this rank's group in each."""
+    names = list(mesh.mesh_dim_names or ())
+    members = {name: sorted(dist.get_process_group_ranks(mesh.get_group(name))) for name in names}
+    return {"sizes": dict(zip(names, map(int, mesh.shape), strict=False)), "members": members}
+
+
+class Grid:
+    """A mesh that the student has built, or the grader's own where that one is not as asked: what is wrong with it is
+    told by checks of its own."""
+
+    def __init__(self, rank, dp, tp):
+        self.rank, self.dp, self.tp, self.name = rank, dp, tp, f"{dp}x{tp}"
+        own = init_device_mesh(rank.device.type, (dp, tp), mesh_dim_names=("dp", "tp"))
+        built = rank.attempt(rank.student.build_mesh, rank.world_size, tp)
+        seen = rank.attempt(looked_at, built.value)
+        description = {"type": type(built.value).__name__, "seen": seen.value if seen.error is None else None}
+        rank.record(f"mesh {self.name}", {**built.described(), **description})
+        self.mesh = built.value if groups.all_agree(seen.value == looked_at(own)) else own
+        self.place, self.secret = own.get_local_rank("dp"), shared_secret(rank, own.get_group("tp"))
+
+
+def shared_secret(rank, group):
+    """The secret of a group's first rank, told to its other ranks alone."""
+    word = torch.tensor(rank.secret, device=rank.device)
+    dist.broadcast(word, group=group, group_src=0)
+    return int(word)
+
+
+# Training
+
+
+class Trainee:
+    """A model that the student has parallelized, and its optimizer. `outputs` are those on one batch that all ranks
+    know, after each step; `losses` what train_step returned."""
+
+    def __init__(self, rank, mesh, training):
+        self.rank, self.mesh, self.training, self.plan = rank, mesh, training, plan_of(training)
+        self.outputs, self.losses, self.kinds = [], [], []
+        self.model, self.returned = parallelized(rank, build(training, rank.seed).to(rank.device), mesh.mesh)
+        self.optimizer = getattr(torch.optim, self.plan["kind"])(self.model.parameters(), **self.plan["options"])
+
+    def advance(self, number):
+        """Take the step of this number."""
+        if self.plan["left"]:
+            for parameter in self.optimizer.param_groups[0]["params"]:
+                parameter.grad = torch.ones_like(parameter)
+        samples = samples_of(self.training, self.mesh.place, number)
+        inputs, targets = self.placed(batch(self.training, self.mesh.secret, number, samples))
+        step = self.rank.student.train_step
+        loss = step(self.model, self.optimizer, inputs, targets, loss_of(self.training))
+        self.kinds.append(type(loss).__name__)
+        self.losses.append(values.number(loss))
+        self.evaluate()
+
+    def evaluate(self):
+        inputs, _ = self.placed(batch(self.training, self.rank.seed, "evaluation", 3))
+        self.outputs.append(evaluated(self.model, inputs))
+
+    def placed(self, tensors):
+        return [tensor.to(self.rank.device) for tensor in tensors]
+
+
+def parallelized(rank, model, mesh):
+    """What parallelize returned, or the model if that was none; and what it was."""
+    returned = rank.student.parallelize(model, mesh)
+    is_module = isinstance(returned, nn.Module)
+    return returned if is_module else model, {"module": is_module, "type": type(returned).__name__}
+
+
+def evaluated(model, inputs):
+    """A copy of the outputs, a plain tensor on the CPU."""
+    model.eval()
+    with torch.no_grad():
+        outputs = model(inputs)
+        if hasattr(outputs, "full_tensor"):
+            outputs = outputs.full_tensor()
+    model.train()
+    return outputs.detach().cpu().clone()
+
+
+def train(rank, mesh, training, steps=STEPS, title=""):
+    """A model's training from its beginning to its end, or to where something was raised. One of no steps is evaluated
+    as it is: a model of its own, for what evaluates one before it is trained need not be able to train it."""
+    trainees = []
+
+    def go():
+        trainees.append(trainee := Trainee(rank, mesh, training))
+        for number in range(steps):
+            trainee.advance(number)
+        if not steps:
+            trainee.evaluate()
+
+    outcome = rank.attempt(go).described()
+    rank.record(f"{mesh.name} {title or training}", {**outcome, **told(trainees[0] if trainees else None)})
+
+
+def told(trainee):
+    if trainee is None:
+        return {"outputs": [], "losses": [], "kinds": [], "returned": {"module": False, "type": "nothing"}}
+    return {name: getattr(trainee, name) for name in ("outputs", "losses", "kinds", "returned")}
+
+
+def training(rank):
+    """On each mesh that the manifest names, train its models; then the other parts."""
+    meshes = {}
+    for dp, tp, trainings in rank.parameters["meshes"]:
+        mesh = meshes[dp, tp] = Grid(rank, dp, tp)
+        train(rank, mesh, "mlp", 0, "forward")
+        for name in trainings:
+            train(rank, mesh, name)
+        if [dp, tp] in rank.parameters.get("traffic", []):
+            communicate(rank, mesh)
+    for part in rank.parameters["then"]:
+        PARTS[part](rank, meshes)
+
+
+def in_turn(rank, meshes):
+    """Two models on different meshes, trained in turn."""
+    trainees = {}
+
+    def go():
+        for dp, tp in rank.parameters["in_turn"]:
+            mesh = meshes[dp, tp]
+            trainees[mesh.name] = Trainee(rank, mesh, "around")
+        for number in range(STEPS):
+            for trainee in trainees.values():
+                trainee.advance(number)
+
+    outcome = rank.attempt(go).described()
+    for dp, tp in rank.parameters["in_turn"]:
+        name = f"{dp}x{tp}"
+        rank.record(f"{name} in turn", {**outcome, **told(trainees.get(name))})
+
+
+# Communication and memory
+
+
+def wide():
+    """The model whose communication is judged, with layers around up and down."""
+    return Model("around", torch.float64, WIDE, WIDE, WIDE_HIDDEN, WIDE)
+
+
+def communicate(rank, mesh):
+    """Two steps of a wider model; the second is looked at."""
+
+    def go():
+        model, _ = parallelized(rank, filled(wide(), rank.seed).to(rank.device), mesh.mesh)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for number in range(2):
+            inputs, targets = values.normal((2, WIDE_BATCH, WIDE), mesh.secret, "wide", number).to(rank.device)
+            with rank.region(f"step {number} on a mesh of {mesh.name}"):
+                rank.student.train_step(model, optimizer, inputs, targets, mse_loss)
+
+    rank.record(f"{mesh.name} traffic", rank.attempt(go).described())
+
+
+SIDE = 256
+
+
+def large(side):
+    """A model of two matrices of side · 2 side."""
+    return Model("mlp", torch.float64, width=side, hidden=2 * side, classes=side)
+
+
+def large_bytes():
+    """Those of both matrices together."""
+    return 8 * 2 * 2 * SIDE * SIDE
+
+
+def memory(rank, meshes):
+    """What the process keeps because of a large model, all ranks in one tp group. The first model, a small one, is
+    there for what is allocated once."""
+    mesh = meshes[1, rank.world_size].mesh
+    disregard_existing()
+    for name, side in {"warm up": 2 * rank.world_size, "large": SIDE}.items():
+        rank.record(name, rank.attempt(grown, rank, mesh, side).value)
+
+
+def grown(rank, mesh, side):
+    meter = Meter(rank)
+    model, _ = parallelized(rank, large(side).to(rank.device), mesh)
+    return model and meter.growth()
+
+
+def refusals(rank, meshes):
+    """Sizes that make no mesh."""
+    for tp in rank.parameters["refused"]:
+        outcome = rank.attempt(rank.student.build_mesh, rank.world_size, tp)
+        rank.record(f"tp_size {tp}", outcome.described())
+
+
+PARTS = {"in_turn": in_turn, "memory": memory, "refusals": refusals}
