@@ -444,7 +444,7 @@ def expect_loss(probe, run, dp, tp, training):
             "the loss is added up over tp": right * tp,
         }
         clauses = {clause: torch.tensor(one) for clause, one in clauses.items() if abs(one - right) > 1e-3 * abs(right)}
-        rank.expect_close(torch.tensor(seen), torch.tensor(right), subject, steps=1, alternatives=clauses)
+        rank.expect_close(torch.tensor(float(seen)), torch.tensor(right), subject, steps=1, alternatives=clauses)
 
 
 def own_losses(probe, run, tp, training):
