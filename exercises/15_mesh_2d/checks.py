@@ -100,7 +100,7 @@ def wanted_of(probe, run, tp, training):
         loss = loss_fn(model(inputs), targets)
         gradients = torch.autograd.grad(loss, [model.get_parameter(name) for name in trained])
         put(model, optimizer.step(dict(zip(trained, gradients, strict=True)), lambda name: plan["options"]))
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         outputs.append(model(evaluation).detach())
     return outputs, losses
 
@@ -449,7 +449,7 @@ def expect_loss(probe, run, dp, tp, training):
 
 def own_losses(probe, run, tp, training):
     model, loss_fn = probe.build(training, run.seed), probe.loss_of(training)
-    return [float(loss_fn(model(inputs), targets)) for inputs, targets in union(probe, run, tp, training, 0)]
+    return [float(loss_fn(model(inputs), targets).detach()) for inputs, targets in union(probe, run, tp, training, 0)]
 
 
 def test_returns_float(runs):
