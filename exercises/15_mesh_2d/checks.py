@@ -539,8 +539,7 @@ def test_slices(runs, probe):
     whole, tp = probe.large_bytes(), run.world_size
     most = whole * (2 / tp + 0.1)  # two slices, since DDP has a buffer for gradients beside the parameters
     for rank in arrived(run, "large"):
-        growth = rank.read("large", memory.Growth | None)
-        rank.expect(growth, "parallelize of a large model", "no exception", "an exception")
-        seen = memory.kept(growth)
+        rank.expect_success(rank.read("large", Attempt), "parallelize of a large model")
+        seen = memory.kept(rank, "large", "at rest")
         wanted = f"at most {amount(most)}, since up and down have {amount(whole)} and a slice {amount(whole / tp)}"
         rank.expect(seen <= most, f"what a rank keeps of up and down on a mesh of 1 x {tp}", wanted, amount(seen))

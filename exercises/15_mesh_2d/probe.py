@@ -247,6 +247,8 @@ def training(rank):
     meshes = {}
     for dp, tp, trainings in rank.parameters["meshes"]:
         mesh = meshes[dp, tp] = Grid(rank, dp, tp)
+        if [dp, tp] == rank.parameters.get("memory"):
+            measure_memory(rank, mesh)
         train(rank, mesh, "mlp", 0, "forward")
         for name in trainings:
             train(rank, mesh, name)
@@ -296,7 +298,7 @@ def communicate(rank, mesh):
     rank.record(f"{mesh.name} traffic", rank.attempt(go).described())
 
 
-SIDE = 256
+SIDE = 512
 
 
 def large(side):
@@ -305,23 +307,25 @@ def large(side):
 
 
 def large_bytes():
-    """Those of both matrices together."""
+    """Those of both matrices together, 8 MiB."""
     return 8 * 2 * 2 * SIDE * SIDE
 
 
-def memory(rank, meshes):
-    """What the process keeps because of a large model, all ranks in one tp group. The first model, a small one, is
-    there for what is allocated once."""
-    mesh = meshes[1, rank.world_size].mesh
+def measure_memory(rank, mesh):
+    """What the process keeps because of a large model. The first model, a small one, is there for what is allocated
+    once."""
     disregard_existing()
     for name, side in {"warm up": 2 * rank.world_size, "large": SIDE}.items():
-        rank.record(name, rank.attempt(grown, rank, mesh, side).value)
+        outcome = rank.attempt(grown, rank, mesh, name, side)
+        if outcome.value:
+            rank.record(*outcome.value)
+        rank.record(name, outcome.described())
 
 
-def grown(rank, mesh, side):
-    meter = Meter(rank)
-    model, _ = parallelized(rank, large(side).to(rank.device), mesh)
-    return model and meter.growth()
+def grown(rank, mesh, name, side):
+    meter = Meter(rank, name)
+    model, _ = parallelized(rank, large(side).to(rank.device), mesh.mesh)
+    return model and meter.growth("at rest")
 
 
 def refusals(rank, meshes):
@@ -331,4 +335,4 @@ def refusals(rank, meshes):
         rank.record(f"tp_size {tp}", outcome.described())
 
 
-PARTS = {"in_turn": in_turn, "memory": memory, "refusals": refusals}
+PARTS = {"in_turn": in_turn, "refusals": refusals}
