@@ -40,8 +40,9 @@ TRAININGS = {
 """What is trained, and how: SGD, equal batches and float64 unless said otherwise. "left": gradients are left over from
 before each call."""
 STEPS = 3
-WIDE, WIDE_HIDDEN, WIDE_BATCH = 64, 96, 4
-"""The model whose communication is judged: no parameter of it and no activation of a batch is below two kilobytes."""
+WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
+"""The model whose communication is judged. No matrix of it and no activation of a batch is below two kilobytes, and
+`up` and `down` are far larger than all of the rest together."""
 
 
 # The models
