@@ -80,16 +80,19 @@ def traced(rank: int, ending: Ending, talks: tuple[Communication, ...], spans: t
     return RankRecord(rank=rank, ending=ending, trace=Trace(communications=talks, spans=spans))
 
 
-def pipeline() -> Run:
-    """Two ranks of which the second begins later: two forwards and two backwards each."""
+def pipeline(lasts: float = 0.005) -> Run:
+    """Two ranks, two micro-batches: two forwards and two backwards each, of `lasts` seconds, and what crosses."""
 
-    def steps(begins: tuple[float, ...]) -> tuple[Span, ...]:
+    def rank(number: int, begins: tuple[float, ...]) -> RankRecord:
         names = zip(("forward 0", "forward 1", "backward 0", "backward 1"), begins, strict=True)
-        marked = (Span(kind="step", name=name, start=0.1 + begin, end=0.12 + begin) for name, begin in names)
-        return (Span(kind="region", name="run_gpipe", start=0.09, end=0.4), *marked)
+        marked = (Span(kind="step", name=name, start=begin, end=begin + lasts) for name, begin in names)
+        whole = Span(kind="region", name="run_gpipe", start=0.09, end=0.4)
+        there, back = ("send", "recv") if number == 0 else ("recv", "send")
+        talks = [call(there, begin, begin + 0.001, peer=1 - number) for begin in (0.1195, 0.1395)]
+        talks += [call(back, begin, begin + 0.001, peer=1 - number) for begin in (0.1795, 0.1995)]
+        return traced(number, Finished(seconds=0.5), tuple(talks), (whole, *marked))
 
-    ended, begins = Finished(seconds=0.5), [(0.0, 0.02, 0.08, 0.1), (0.02, 0.04, 0.06, 0.08)]
-    records = tuple(traced(rank, ended, (), steps(times)) for rank, times in enumerate(begins))
+    records = (rank(0, (0.1, 0.12, 0.19, 0.21)), rank(1, (0.121, 0.141, 0.16, 0.18)))
     return Run(case=Case(name="pipeline", world_size=2, probe="train"), ranks=records, seconds=0.5)
 
 

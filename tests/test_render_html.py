@@ -397,24 +397,41 @@ def test_endings_and_traces_are_brought_to_one_clock():
 
 
 def test_the_steps_of_a_region_are_a_row_for_each_rank():
-    """Bars that do not cover one another, with gaps between them, and how much of the time these take."""
+    """In slots of one width: a step stands after the one before it, and after those whose messages it needed."""
     (chart,) = picture(pipeline(), 300).charts
     assert chart.name == "run_gpipe" and [row.idle for row in chart.rows] == ["idle 33 %", "idle 33 %"]
     assert [bar.label for bar in chart.rows[0].bars] == ["F0", "F1", "B0", "B1"]
     assert [bar.event.kind for bar in chart.rows[0].bars] == ["forward", "forward", "backward", "backward"]
-    for row in chart.rows:
-        assert all(a.x + a.width <= b.x + 0.1 for a, b in pairwise(row.bars))
-    (first, second), right = chart.rows, chart.right
-    assert first.bars[0].x < second.bars[0].x and round(first.bars[-1].x + first.bars[-1].width) == right
+    assert [[round((bar.x - 96) / 40) for bar in row.bars] for row in chart.rows] == [[0, 1, 4, 5], [1, 2, 3, 4]]
     text = page_of(replace(passed(), runs=(pipeline(),))).text
-    assert "run_gpipe" in text and "idle 33 %" in text
+    assert "run_gpipe" in text and "idle 33 %" in text and "in order, not to scale" in text
+
+
+@pytest.mark.parametrize("lasts", [0.001, 0.019])
+def test_a_schedule_is_drawn_alike_however_long_its_steps_took(lasts):
+    (slow,), (usual,) = picture(pipeline(lasts), 300).charts, picture(pipeline(), 300).charts
+    assert [[bar.x for bar in row.bars] for row in slow.rows] == [[bar.x for bar in row.bars] for row in usual.rows]
+
+
+def test_messages_out_of_nowhere_move_no_step():
+    """Sent later than they came, to itself, by a rank that has no steps, or never over."""
+    records = [
+        replace(rank, trace=replace(rank.trace or Trace(), communications=(
+            call("recv", 0.0, 0.01, peer=1 - rank.rank), call("send", 0.39, 0.4, peer=1 - rank.rank),
+            call("send", 0.0, 0.1, peer=rank.rank), call("recv", 0.0, 0.1, peer=rank.rank),
+            call("recv", 0.0, 0.1, peer=7), call("recv", 0.0, None, peer=-1),
+        )))
+        for rank in pipeline().ranks
+    ]  # fmt: skip
+    (chart,) = picture(replace(pipeline(), ranks=tuple(records)), 300).charts
+    assert [[round((bar.x - 96) / 40) for bar in row.bars] for row in chart.rows] == [[0, 1, 2, 3]] * 2
 
 
 def test_steps_are_drawn_once():
     """Not among the phases of the whole run, nor in its table."""
     drawn = picture(pipeline(), 300)
-    assert {bar.event.kind for band in drawn.bands for lane in band.lanes for bar in lane.bars} == {"region"}
-    assert drawn.size == 2 * (1 + 4)
+    kinds = {bar.event.kind for band in drawn.bands for lane in band.lanes for bar in lane.bars}
+    assert kinds == {"region", "send", "recv"} and drawn.size == 2 * (1 + 4 + 4)
 
 
 def test_too_many_steps_are_not_drawn():

@@ -1,21 +1,26 @@
-"""Drawings of the steps that a probe has marked: for each region a row a rank, with idle time between them. Pure."""
+"""Drawings of the steps that a probe has marked: for each region a row a rank, with idle time between them. Pure.
+
+They are drawn in order and not to scale, every step as wide as any other: a step comes after the one before on its
+rank, and after all whose messages had come by then. So a schedule looks as on paper, whatever else the machine did.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from grader import timeline
-from grader.render.html.axis import Axis, Piece
 from grader.render.html.events import LETTERS, Event, step_of
 from grader.render.html.shapes import Bar, Chart, Row
 
-LEFT, RIGHT = 96.0, 916.0
-"""Where steps are drawn: right of the ranks' names, left of how much each was idle."""
-TOP, ROW, PAD = 40.0, 26.0, 3.0
+LEFT, RIGHT, WIDEST = 96.0, 916.0, 40.0
+"""Where steps are drawn: right of the ranks' names, left of how much each was idle. No slot is wider than WIDEST."""
+TOP, ROW, PAD = 20.0, 26.0, 3.0
 LETTER, NARROWEST = 6.3, 1.5
 MOST = 12
 """Charts of one run."""
+Slots = dict[int, list[int]]
 
 
 def charts(bands: Sequence[timeline.Band], most: int) -> Iterator[Chart]:
@@ -25,27 +30,51 @@ def charts(bands: Sequence[timeline.Band], most: int) -> Iterator[Chart]:
     for schedule, steps in zip(found, longest, strict=True):
         if steps > most:
             return
-        yield _chart(schedule)
+        yield _chart(schedule, slots(schedule, bands))
 
 
-def _chart(schedule: timeline.Schedule) -> Chart:
-    start, length = schedule.start, max(schedule.end - schedule.start, 1e-6)
-    scale = Axis(pieces=(Piece(start=0.0, end=length, left=LEFT, right=RIGHT, cut=False),))
+def slots(schedule: timeline.Schedule, bands: Sequence[timeline.Band]) -> Slots:
+    """The place of each rank's steps, counted from 0."""
+    begins = {rank: [step.start for step in steps] for rank, steps in schedule.rows.items()}
+    came = {band.record.rank: iter(_came(band, bands)) for band in bands if band.record.rank in begins}
+    upcoming = {rank: next(messages, None) for rank, messages in came.items()}
+    placed: Slots = {rank: [] for rank in begins}
+    earliest = dict.fromkeys(begins, 0)
+    for start, rank in sorted((start, rank) for rank, starts in begins.items() for start in starts):
+        while (message := upcoming[rank]) and message[0] <= start:
+            _, sender, sent = message
+            before = placed.get(sender, [])[: bisect_right(begins.get(sender, []), sent)]
+            earliest[rank] = max([earliest[rank], *(slot + 1 for slot in before[-1:])])
+            upcoming[rank] = next(came[rank], None)
+        placed[rank].append(earliest[rank])
+        earliest[rank] += 1
+    return placed
+
+
+def _came(band: timeline.Band, bands: Sequence[timeline.Band]) -> list[tuple[float, int, float]]:
+    """The messages that a rank received: when each had come, from whom, and when it was sent."""
+    sent = {e.message: e.start for other in bands for e in other.communications if e.operation == "send"}
+    taken = [e for e in band.communications if e.operation == "recv" and e.message in sent and not e.open]
+    return sorted((e.end, e.message[0], sent[e.message]) for e in taken if e.message)
+
+
+def _chart(schedule: timeline.Schedule, placed: Slots) -> Chart:
+    count = 1 + max(slot for found in placed.values() for slot in found)
+    width = min(WIDEST, (RIGHT - LEFT) / count)
     rows = []
     for place, (rank, steps) in enumerate(schedule.rows.items()):
         y = TOP + place * ROW
-        bars = tuple(_bar(step_of(step), start, scale, y + PAD) for step in steps)
-        idle = f"idle {100 * schedule.idle(rank):.0f} %"
-        rows.append(Row(rank=rank, y=y, height=ROW, bars=bars, idle=idle))
-    return Chart(name=schedule.name, height=TOP + len(rows) * ROW + 6, axis=scale, rows=tuple(rows), right=RIGHT)
+        bars = tuple(_bar(step_of(step), at, width, y + PAD) for at, step in zip(placed[rank], steps, strict=True))
+        told = f"idle {100 * (1 - len(steps) / count):.0f} %"
+        seen = f"{told} of the steps drawn, {100 * schedule.idle(rank):.0f} % of the time"
+        rows.append(Row(rank=rank, y=y, height=ROW, bars=bars, idle=told, told=seen))
+    grid = tuple(LEFT + width * slot for slot in range(count + 1)) if width > LETTER else ()
+    return Chart(name=schedule.name, height=TOP + len(rows) * ROW + 6, grid=grid, rows=tuple(rows))
 
 
-def _bar(event: Event, start: float, scale: Axis, y: float) -> Bar:
-    x = scale.x(event.start - start)
-    width = max(NARROWEST, scale.x(event.end - start) - x)
-    return Bar(
-        event=event, x=x, y=y, width=width, height=ROW - 2 * PAD, label=_label(event, width), label_x=x + width / 2
-    )
+def _bar(event: Event, slot: int, width: float, y: float) -> Bar:
+    x, wide = LEFT + slot * width, max(NARROWEST, width - 1)
+    return Bar(event=event, x=x, y=y, width=wide, height=ROW - 2 * PAD, label=_label(event, wide), label_x=x + wide / 2)
 
 
 def _label(event: Event, width: float) -> str:

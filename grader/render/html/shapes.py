@@ -107,24 +107,24 @@ class Break:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The steps of one rank, and how much of the time it was in none: `idle 27 %`."""
+    """The steps of one rank, and how much of the row is none: `idle 27 %`; `told` says more."""
 
     rank: int
     y: float
     height: float
     bars: tuple[Bar, ...]
     idle: str
+    told: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The steps that the probe has marked in one region. Times count from the first of them."""
+    """The steps that the probe has marked in one region."""
 
     name: str
     height: float
-    axis: Axis
+    grid: tuple[float, ...]
     rows: tuple[Row, ...]
-    right: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
