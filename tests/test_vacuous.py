@@ -39,6 +39,7 @@ JUDGED = {
     "12_fully_shard": ({"all_gathers", "reduce_scatters", "every_block"}, {"nothing_else"}),
     "13_tensor_parallel": ({"forward_traffic", "backward_traffic", "groups"}, {"forward_traffic"}),
     "15_mesh_2d": ({"activations", "gradients"}, {"own_groups"}),
+    "14_pipeline": ({"messages"}, {"messages"}),
 }
 """By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""
 ELSEWHERE = {"01_process_group": ("join", {"default_address", "default_port", "both_defaults"})}

@@ -1,0 +1,326 @@
+"""Runs in every rank: hands stages and batches to `run_gpipe` and `run_1f1b`, and records what became of them.
+
+A stage's parameters are of its rank's secret, inputs of the first rank's, targets of the last one's. Activations carry
+the number of their sample as their first element, so that a stage knows what it works on; it notes its forwards and
+backwards, in order, and whose outputs are alive. What beginners meet first comes first, since a rank that is stuck goes
+no further. Nothing here knows an expected value.
+"""
+
+import inspect
+import itertools
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from grader.kit import groups, meeting, memory, spies, values
+
+SCHEDULES = ("run_gpipe", "run_1f1b")
+ROWS, WIDTH, CLASSES, VOCABULARY = 8, 20, 5, 11
+SHAPE = (ROWS, WIDTH)
+"""Of one sample between stages. A first stage takes 1 + WIDTH numbers a sample."""
+PATIENCE = 5.0
+"""Seconds that a rank waits for its neighbour to begin. Right code lets that happen, however long it takes."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One batch: so many micro-batches of so many samples, and `more` that do not fit, for these world sizes.
+    `kinds` are those of the stages, in turn."""
+
+    micro_batches: int = 4
+    samples: int = 2
+    more: int = 0
+    dtype: torch.dtype = torch.float64
+    kinds: tuple = ("layers",)
+    sizes: tuple = (2, 3, 4)
+    everywhere: bool = False
+    """Whether ranks that read neither inputs nor targets are given some, too."""
+    leftovers: bool = False
+    """Whether parameters have gradients before the call."""
+
+    @property
+    def batch(self):
+        return max(self.micro_batches, 0) * self.samples + self.more
+
+    def kind(self, place):
+        return self.kinds[place % len(self.kinds)]
+
+    def parameters(self, secret, name, place):
+        """A stage's parameters by name."""
+        shapes = SHAPES[self.kind(place)]
+        return {key: values.normal(shape, secret, name, key, scale=0.3).to(self.dtype) for key, shape in shapes.items()}
+
+    def gradients(self, secret, name, place):
+        """What is in their gradients before the call, if anything."""
+        shapes = SHAPES[self.kind(place)] if self.leftovers else {}
+        return {key: values.normal(shape, secret, name, key, "left").to(self.dtype) for key, shape in shapes.items()}
+
+    def inputs(self, secret, name):
+        """What a rank gives as inputs, shape (batch, 1 + WIDTH): the first column numbers the samples from 1."""
+        generator = values.generator(secret, name, "inputs")
+        if self.kind(0) == "tokens":
+            features = torch.randint(VOCABULARY, (self.batch, WIDTH), generator=generator)
+        else:
+            features = torch.randn(self.batch, WIDTH, dtype=torch.float64, generator=generator).to(self.dtype)
+        return spies.numbered(range(1, self.batch + 1), features)
+
+    def targets(self, secret, name):
+        return torch.randint(CLASSES, (self.batch,), generator=values.generator(secret, name, "targets"))
+
+
+LAYERS = {"weight": (WIDTH, WIDTH), "bias": (WIDTH,)}
+SHAPES = {
+    "layers": LAYERS,
+    "frozen": LAYERS,
+    "half frozen": LAYERS,
+    "plain": {},
+    "tokens": {"table": (VOCABULARY, WIDTH), **LAYERS},
+}
+"""The parameters of each kind of stage."""
+FROZEN = {"frozen": ("weight", "bias"), "half frozen": ("weight",)}
+
+ORDINARY = "8 micro-batches"
+FIRST = {ORDINARY: Given(8, sizes=(1, 2, 3, 4))}
+FEW = {
+    "a single micro-batch": Given(1, 3, sizes=(1, 2)),
+    "2 micro-batches": Given(2, 1, sizes=(3, 4)),
+}
+LEFT = {"gradients that are there already": Given(3, 1, leftovers=True, sizes=(1, 2))}
+READ = {
+    "tensors on ranks that do not read them": Given(4, 1, everywhere=True, sizes=(3,)),
+    "inputs that are whole numbers": Given(2, 2, kinds=("tokens", "layers", "layers"), sizes=(3,)),
+}
+DTYPES = {
+    "float32": Given(2, 2, dtype=torch.float32, sizes=(2,)),
+    "bfloat16": Given(2, 2, dtype=torch.bfloat16, sizes=(3,)),
+}
+FROZEN_STAGES = {
+    "a frozen stage in the middle": Given(2, 2, kinds=("half frozen", "frozen", "layers"), sizes=(3,)),
+    "a frozen first stage": Given(2, 2, kinds=("frozen", "half frozen"), sizes=(2,)),
+}
+PLAIN = {
+    "a first stage without parameters": Given(2, 2, dtype=torch.float32, kinds=("plain", "layers"), sizes=(2,)),
+    "a middle stage without parameters": Given(3, 1, kinds=("layers", "plain", "layers"), sizes=(4,)),
+}
+BAD = {
+    "0 micro-batches": Given(0, 0, 4, sizes=(1, 3)),
+    "-1 micro-batches": Given(-1, 0, 4, sizes=(2,)),
+    "7 samples in 2 micro-batches": Given(2, 3, 1, sizes=(1, 2, 3)),
+}
+AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
+CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
+"""What is handed in, by name."""
+
+GROUPS = {"ranks 1 and 3": (1, 3), "ranks 2, 0 and 3, in this order": (2, 0, 3)}
+"""The ranks of the world in some groups, in the order of the groups, at world size WORLD."""
+WORLD = 4
+IN_GROUPS = Given(3, 1)
+FAULTS = {
+    "a stage that raises in its second forward": (Given(sizes=(4,)), "run_gpipe", 2, "forward 1"),
+    "a stage that raises in its second backward": (Given(sizes=(2,)), "run_1f1b", 1, "backward 1"),
+}
+"""What is handed in, by which function, which rank's stage raises, and where."""
+FAULT = "this stage is broken"
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+
+
+def numbers_of(inputs, first):
+    """The numbers of the samples that a stage is given."""
+    return (inputs[:, 0] if first else inputs[:, 0, 0]).detach()
+
+
+def samples_in(inputs, first):
+    """The same as whole numbers: 0 in what is no sample, such as a tensor that only has its shape."""
+    if inputs.is_meta:
+        return [0] * len(inputs)
+    return [round(number) for number in numbers_of(inputs, first).double().nan_to_num().clamp(0, 1e6).tolist()]
+
+
+def compute(kind, tensors, inputs, first, last):
+    """A stage: from its inputs to its outputs, (samples, *SHAPE), or logits (samples, CLASSES) from the last one."""
+    hidden = lifted(tensors, inputs) if first else inputs
+    hidden = hidden.sin() if kind == "plain" else (hidden @ tensors["weight"] + tensors["bias"]).tanh()
+    if last:
+        return 3 * hidden.mean(1).view(len(hidden), CLASSES, -1).sum(-1)
+    corner = torch.zeros(SHAPE, dtype=hidden.dtype, device=hidden.device)
+    corner[0, 0] = 1
+    return hidden * (1 - corner) + numbers_of(inputs, first).to(hidden.dtype).view(-1, 1, 1) * corner
+
+
+def lifted(tensors, inputs):
+    """A first stage's inputs, as activations."""
+    if "table" in tensors:
+        return tensors["table"][inputs[:, 1:]][:, :ROWS]
+    heights = torch.arange(1, ROWS + 1, device=inputs.device).to(inputs.dtype) / 4
+    return inputs[:, 1:].unsqueeze(1) * heights.view(-1, 1)
+
+
+def loss_fn(outputs, targets):
+    """The mean over the samples, a tensor without dimensions."""
+    return cross_entropy(outputs, targets, label_smoothing=0.25)
+
+
+class Stage(nn.Module):
+    """The spy: notes each of its passes and, where it is `watched`, whose outputs are alive as one begins. `at` has
+    what is to be done as a pass begins, such as "forward 1", the second one."""
+
+    def __init__(self, rank, given, name, place, stages, *, watched=False):
+        super().__init__()
+        self.kind, self.first, self.last = given.kind(place), place == 0, place == stages - 1
+        for key, value in given.parameters(rank.secret, name, place).items():
+            self.register_parameter(key, nn.Parameter(value, key not in FROZEN.get(self.kind, ())))
+        self.rank, self.watched, self.passes, self.outputs, self.at = rank, watched, [], spies.Activations(), {}
+
+    def forward(self, inputs):
+        numbers = samples_in(inputs, self.first)
+        with self.noted("forward", numbers):
+            outputs = compute(self.kind, dict(self.named_parameters()), inputs, self.first, self.last)
+            outputs = Noted.apply(outputs, self, numbers)
+        if self.watched:
+            self.outputs.watch(numbers, outputs)
+        return outputs
+
+    @contextmanager
+    def noted(self, kind, numbers):
+        """Note that a pass begins, for some samples; of a stage that is watched it is a step that is drawn."""
+        of_a_kind = [one["numbers"] for one in self.passes if one["kind"] == kind]
+        forwards = [one["numbers"] for one in self.passes if one["kind"] == "forward"]
+        alive = self.outputs.alive() if self.watched else []
+        self.passes.append({"kind": kind, "numbers": numbers, "alive": alive, "waited": None})
+        self.passes[-1]["waited"] = self.at.get(f"{kind} {len(of_a_kind)}", lambda: None)()
+        number = forwards.index(numbers) if kind == "backward" else len(forwards)
+        with self.rank.step(f"{kind} {number}") if self.watched else nullcontext():
+            yield
+
+
+class Noted(torch.autograd.Function):
+    """A stage's outputs, whose backward is noted as it begins."""
+
+    @staticmethod
+    def forward(ctx, outputs, stage, numbers):
+        ctx.stage, ctx.numbers = stage, numbers
+        return outputs.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with ctx.stage.noted("backward", ctx.numbers):
+            return gradient, None, None
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def key(schedule, name):
+    """What a call is recorded as, and its region is called."""
+    return f"{schedule} with {name}"
+
+
+def names():
+    """All calls of a schedule, in order: in groups once the first few are done."""
+    before = [*FIRST, *LEFT, *FEW]
+    return [*before, *GROUPS, *(name for name in CALLS if name not in before)]
+
+
+KEYS = [key(schedule, name) for schedule in SCHEDULES for name in names()]
+"""All calls, in order."""
+
+
+def pipeline(rank):
+    """The calls of one schedule and then of the other: in the default group, which some leave away, some give as None
+    and some by its object, and in groups of some of the ranks. For the others there is nothing to do meanwhile."""
+    memory.disregard_existing()
+    rank.record("ordered", ORDERED)
+    made = {name: new_group(ranks) for name, ranks in GROUPS.items() if rank.world_size == WORLD}
+    ways = itertools.cycle([{}, {"group": None}, {"group": dist.group.WORLD}])
+    for schedule in SCHEDULES:
+        for name in names():
+            if name in GROUPS:
+                call(rank, schedule, name, IN_GROUPS, name in made and rank.rank in GROUPS[name], group=made.get(name))
+            else:
+                call(rank, schedule, name, CALLS[name], rank.world_size in CALLS[name].sizes, **next(ways))
+            if name in FIRST:
+                rank.tell_trace()
+    for name, fault in FAULTS.items():
+        fail(rank, name, *fault)
+
+
+ORDERED = "sort_ranks" in inspect.signature(dist.new_group).parameters
+"""Whether this torch makes groups whose ranks are in another order than in the world."""
+
+
+def new_group(ranks):
+    return dist.new_group(list(ranks), **({"sort_ranks": False} if ORDERED else {}))
+
+
+def call(rank, schedule, name, given, takes_part, **group):
+    """One call of a student's function, and everything seen of it."""
+    if not takes_part:
+        rank.record(key(schedule, name), None)
+        return
+    place, stages = dist.get_rank(group.get("group")), dist.get_world_size(group.get("group"))
+    stage = Stage(rank, given, name, place, stages, watched=name in FIRST).to(rank.device)
+    if name in FIRST and stages == 3:
+        stage.at = neighbours(rank, schedule, given.micro_batches)
+    for parameter, left in given.gradients(rank.secret, name, place).items():
+        stage.get_parameter(parameter).grad = left.to(rank.device)
+    outcome = attempt(rank, schedule, name, given, stage, **group)
+    if outcome.error is not None and stages > 1:
+        dist.barrier(group.get("group"))  # all have raised; where one has alone, it waits here for the others
+    gradients = {key: one.grad for key, one in stage.named_parameters() if one.grad is not None}
+    rank.record(
+        key(schedule, name),
+        {
+            **outcome.described(),
+            "returned": type(outcome.value).__name__,
+            "loss": values.number(outcome.value),
+            "gradients": values.copies(gradients),
+            "passes": stage.passes,
+        },
+    )
+
+
+def attempt(rank, schedule, name, given, stage, **group):
+    """Call the student's function with this rank's part of a batch."""
+    inputs = given.inputs(rank.secret, name).to(rank.device) if stage.first or given.everywhere else None
+    targets = given.targets(rank.secret, name).to(rank.device) if stage.last or given.everywhere else None
+    function = getattr(rank.student, schedule)
+    with rank.region(key(schedule, name)):
+        return rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, SHAPE, **group)
+
+
+def neighbours(rank, schedule, count):
+    """Three stages: the first holds its last forward until the next one has begun, the last its last backward until
+    the one before has."""
+    forward, backward = (rank.shared / f"{schedule} {kind}" for kind in ("forward", "backward"))
+
+    def until(begun):
+        return lambda: meeting.wait_until(begun.exists, PATIENCE)
+
+    return (
+        {f"forward {count - 1}": until(forward)},
+        {"forward 0": forward.touch, "backward 0": backward.touch},
+        {f"backward {count - 1}": until(backward)},
+    )[rank.rank]
+
+
+def fail(rank, name, given, schedule, broken, where):
+    """A call in which one rank's stage raises. Afterwards that rank is gone for the others, as if it had ended."""
+    if rank.world_size not in given.sizes:
+        rank.record(name, None)
+        return
+    stage = Stage(rank, given, name, rank.rank, rank.world_size).to(rank.device)
+    if rank.rank == broken:
+        stage.at = {where: give_up}
+    outcome = attempt(rank, schedule, name, given, stage)
+    rank.record(name, outcome.described())
+    groups.hang_up()
+
+
+def give_up():
+    raise RuntimeError(FAULT)
