@@ -52,10 +52,11 @@ def slots(schedule: timeline.Schedule, bands: Sequence[timeline.Band]) -> Slots:
 
 
 def _came(band: timeline.Band, bands: Sequence[timeline.Band]) -> list[tuple[float, int, float]]:
-    """The messages that a rank received: when each had come, from whom, and when it was sent."""
+    """The messages that a rank received: when each had come, from whom, and when it was sent; but for those that are
+    told to have come before."""
     sent = {e.message: e.start for other in bands for e in other.communications if e.operation == "send"}
     taken = [e for e in band.communications if e.operation == "recv" and e.message in sent and not e.open]
-    return sorted((e.end, e.message[0], sent[e.message]) for e in taken if e.message)
+    return sorted((e.end, e.message[0], sent[e.message]) for e in taken if e.message and sent[e.message] <= e.end)
 
 
 def _chart(schedule: timeline.Schedule, placed: Slots) -> Chart:
