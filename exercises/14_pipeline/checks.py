@@ -221,7 +221,8 @@ def test_loss(runs, probe):
 def expect_loss(run, probe, rank, schedule, seen, given):
     """The mean loss over the batch, at the accuracy of float32."""
     tensors, loss = model(run, probe, probe.ORDINARY, given, range(run.world_size))
-    found, wanted = torch.tensor(seen["loss"], dtype=torch.float32), loss(tensors).float()
+    value, wanted = rank.expect_kind(seen["loss"], float, f"what {schedule} returned"), loss(tensors).float()
+    found = torch.tensor(value, dtype=torch.float32)
     part = slice(given.batch - given.samples, None)
     clauses = {"this is that of the last micro-batch alone": loss(tensors, part).float()}
     how = {"terms": given.batch, "alternatives": clauses}
