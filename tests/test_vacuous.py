@@ -40,6 +40,7 @@ JUDGED = {
     "13_tensor_parallel": ({"forward_traffic", "backward_traffic", "groups"}, {"forward_traffic"}),
     "15_mesh_2d": ({"activations", "gradients"}, {"own_groups"}),
     "14_pipeline": ({"messages"}, {"messages"}),
+    "18_clip_grad_norm": ({"one_collective", "groups"}, {"one_collective"}),
 }
 """By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""
 ELSEWHERE = {"01_process_group": ("join", {"default_address", "default_port", "both_defaults"})}
