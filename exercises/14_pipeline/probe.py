@@ -8,6 +8,7 @@ no further. Nothing here knows an expected value.
 
 import inspect
 import itertools
+import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -16,14 +17,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from grader.kit import groups, meeting, memory, spies, values
+from grader.kit import groups, meeting, memory, processes, spies, values
 
 SCHEDULES = ("run_gpipe", "run_1f1b")
 ROWS, WIDTH, CLASSES, VOCABULARY = 8, 20, 5, 11
 SHAPE = (ROWS, WIDTH)
 """Of one sample between stages. A first stage takes 1 + WIDTH numbers a sample."""
-PATIENCE = 5.0
-"""Seconds that a rank waits for its neighbour to begin. Right code lets that happen, however long it takes."""
+PATIENCE, QUIET = 5.0, 25
+"""Seconds that a rank waits at least for its neighbour to begin, and looks that then have to find it asleep in a row:
+right code lets it begin, however long a busy machine takes for that."""
 
 
 @dataclass(frozen=True)
@@ -299,8 +301,16 @@ def neighbours(rank, schedule, count):
     the one before has."""
     forward, backward = (rank.shared / f"{schedule} {kind}" for kind in ("forward", "backward"))
 
+    pid = meeting.tell_all(rank, f"{schedule} pids", os.getpid())[1]
+
     def until(begun):
-        return lambda: meeting.wait_until(begun.exists, PATIENCE)
+        def wait():
+            idle = processes.asleep_for(QUIET, [pid])
+            if not meeting.wait_until(begun.exists, PATIENCE):
+                meeting.wait_until(lambda: begun.exists() or idle(), look=0.02)
+            return begun.exists()
+
+        return wait
 
     return (
         {f"forward {count - 1}": until(forward)},
