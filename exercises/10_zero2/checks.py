@@ -18,6 +18,7 @@ SMALL = 1024
 """Bytes. What is smaller does not count as traffic."""
 TRAINED, REGION = "a model under SGD", "a step"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "a group that is added"
+ONE_EACH = "one gradient a rank"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
 Returned = list[float | None]
@@ -338,8 +339,30 @@ def test_uneven(runs, probe):
     """A gradient that some ranks do not have counts as zero there"""
     (alone,) = runs("alone", finished=False)
     every = [f"somewhere, {title}" for title in alone.parameters["uneven"]["optimizers"]]
+    for run in on_several(runs, probe, "uneven", [ONE_EACH]):
+        expect_agreement(run, probe)
     for run in on_several(runs, probe, "uneven", every):
         expect_present(run, probe, "somewhere", run.parameters["uneven"])
+
+
+def expect_agreement(run, probe):
+    """Where each rank has a single gradient, all ranks train the same parameters."""
+    before = {name: probe.initial(run.seed, name, shape) for name, shape in probe.EVEN.items()}
+    for rank in run:
+        rank.expect_equal(len(rank.read(ONE_EACH, History)), 1, f"{ONE_EACH}: the number of steps")
+        rank.expect_like(rank.read(ONE_EACH, History)[0], before, f"{ONE_EACH}: shape and dtype")
+    for owner, name in enumerate(probe.ONE_EACH):
+        left = [rank.rank for rank in run if rank.read(ONE_EACH, History)[0][name].equal(before[name])]
+        run.expect(
+            len(left) in (0, run.world_size),
+            f"after a step in which rank {owner} alone has a gradient for a parameter, that parameter",
+            "trained on every rank",
+            "unchanged here and trained elsewhere: the ranks do not agree on which gradients there are",
+            ranks=left,
+        )
+    present, options = probe.one_each(), fixed(run.parameters["uneven"]["first"])
+    how = {"given": lambda rank, step, name: probe.there(present[name][step], rank)}
+    expect_history(run, ONE_EACH, partial(replayed, probe, run, "SGD", options, [0], **how))
 
 
 def expect_present(run, probe, where, case):

@@ -14,6 +14,8 @@ from grader.kit.memory import Meter, disregard_existing, layout
 EVEN = {"embedding": (6, 4), "weight": (12, 4), "bias": (12,), "norm": (24,), "head": (4, 6)}
 """The parameters of most parts. Two, three and four ranks divide the size of each: other sizes have a part of their
 own."""
+ONE_EACH = ("embedding", "norm", "head")
+"""Three of one size."""
 MODEL = {"embedding": (6, 4), "weight": (12, 4), "bias": (12,)}
 ODD = {"matrix": (5, 3), "vector": (7,), "pair": (2,), "one": (1,), "scalar": ()}
 SIZES = {"sizes that no number of ranks divides": ODD, "a scalar": {"scalar": ()}, "two elements": {"pair": (2,)}}
@@ -264,10 +266,17 @@ def absent(rank):
 
 
 def uneven(rank):
-    """Parameters that some ranks have a gradient for."""
+    """Parameters that some ranks have a gradient for. At first each rank has a single one, all of one size, so that
+    ranks that do not agree still come to the end of the step."""
     case = rank.parameters["uneven"]
+    rank.record("one gradient a rank", Training(rank, "SGD", case["first"]).advance([0], one_each()))
     for title, (kind, options) in case["optimizers"].items():
         rank.record(f"somewhere, {title}", Training(rank, kind, options).advance(range(case["steps"]), case["present"]))
+
+
+def one_each():
+    """The first rank has a gradient for the first of these parameters alone, and so on; nobody has others."""
+    return {name: [[ONE_EACH.index(name)] if name in ONE_EACH else 0] for name in EVEN}
 
 
 def accumulating(rank):
