@@ -13,6 +13,7 @@ from grader.checks.views import RankView
 from grader.model import MIB, Case, Finished, Raised, RankRecord
 from grader.model.errors import CheckFailed
 from grader.model.witness import Seen, Witness
+from grader.ranks.watch.sight import MOST
 from tests.conftest import LEVELS, RunIt
 
 SIZE = 12 * MIB
@@ -63,6 +64,25 @@ def test_who_asks_twice_under_one_name_has_failed(run_on_ranks: RunIt) -> None:
     source = "def work(rank):\n    rank.be_seen('kept')\n    rank.be_seen('kept')\n"
     ending = run_on_ranks("work", source=source, world_size=1, process_group=False).ranks[0].ending
     assert isinstance(ending, Raised) and ending.type == "MalformedMessage" and "for two looks" in ending.message
+
+
+def test_whatever_a_rank_makes_can_be_looked_at_and_told(run_on_ranks: RunIt) -> None:
+    """Files by the thousand with the longest names there are, and a process whose name is no text."""
+    source = """\
+import ctypes
+
+def work(rank):
+    ctypes.CDLL(None).prctl(15, b"\\xff\\xfe", 0, 0, 0)
+    for number in range(2000):
+        (rank.scratch / (chr(0x1F600) * 60 + str(number))).touch()
+    for number in range(30):
+        rank.be_seen(chr(0x1F600) * 500 + str(number))
+"""
+    run = run_on_ranks("work", source=source, world_size=2, process_group=False)
+    assert all(isinstance(record.ending, Finished) for record in run.ranks), run.ranks
+    assert run.witness is not None and len(run.witness.seen) == 60
+    assert sum(len(one.files) for one in run.witness.seen if one.rank == 0) == MOST
+    assert all(one.memory is not None for one in run.witness.seen)
 
 
 # -- what checks make of it -------------------------------------------------------------------------------------------

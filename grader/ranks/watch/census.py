@@ -21,9 +21,6 @@ from grader.ranks.watch import usage
 
 EVERY, DISK_EVERY, SHARES_EVERY = 0.25, 1.0, 2.0
 """Seconds between two counts of processes and memory, of files, and of memory with what is shared told apart."""
-MAX_FILES = 50_000
-"""More files than this are never counted out; they take inodes even if they are empty."""
-
 IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))
 """Places in memory that are this session's own where the ranks are alone: file systems, or links into its folder."""
 
@@ -118,8 +115,8 @@ class Census:
         for count, entry in enumerate(usage.files_below(self._folders), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
-            if count > MAX_FILES:
-                return self._full(f"more than {MAX_FILES} files")
+            if count > usage.MAX_FILES:
+                return self._full(f"more than {usage.MAX_FILES} files")
             if size > self._limits.disk:
                 break
         return self._full(f"{size // MIB} MiB of files or more") if size > self._limits.disk else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import psutil
@@ -16,10 +17,10 @@ from grader.ranks.watch.watched import Watched
 
 SEEN = b"seen"
 """What a rank is told then."""
-MOST = 200
-"""Processes and files that are told of; more are none of a right solution's."""
-LONGEST = 200
-"""Characters of a name."""
+MOST = 1000
+"""Processes, and files, that are told of one rank in all looks; right solutions have about a hundred at most."""
+LONGEST = 100
+"""Characters of a name, which is told in ASCII. So all of it crosses to the judge, whatever a rank makes and starts."""
 
 
 class Sights:
@@ -28,6 +29,7 @@ class Sights:
     def __init__(self, folder: RunFolder, base: int, ranks: int) -> None:
         self._folder, self._base, self._ranks = folder, base, ranks
         self._seen: list[Seen] = []
+        self._left = dict.fromkeys(range(ranks), (MOST, MOST))
 
     @property
     def told(self) -> tuple[Seen, ...]:
@@ -39,13 +41,15 @@ class Sights:
         if rank.live:
             below = list(_below(rank.pid))
             own = self._folder.path / f"rank{rank.rank}"
+            processes, files = self._left[rank.rank]
             found = Seen(
                 rank=rank.rank,
-                name=name,
+                name=_short(name),
                 memory=self._memory(rank.pid, [one.pid for one in below], own),
-                processes=tuple(_told(one) for one in below[:MOST]),
-                files=tuple(_names([self._folder.shared, own], self._folder.path)),
+                processes=tuple(_told(one) for one in below[:processes]),
+                files=tuple(islice(_names([self._folder.shared, own], self._folder.path), files)),
             )
+            self._left[rank.rank] = processes - len(found.processes), files - len(found.files)
             self._seen.append(found)
         rank.ask(SEEN)
 
@@ -73,6 +77,9 @@ def _told(process: psutil.Process) -> Below:
 
 
 def _names(places: list[Path], above: Path) -> Iterator[str]:
-    for _, entry in zip(range(MOST), usage.files_below(places), strict=False):
-        path = Path(entry.path).relative_to(above)
-        yield str(path).encode("utf-8", "replace").decode()[:LONGEST]
+    for entry in usage.files_below(places):
+        yield _short(str(Path(entry.path).relative_to(above)))
+
+
+def _short(name: str) -> str:
+    return name.encode("ascii", "replace").decode()[:LONGEST]

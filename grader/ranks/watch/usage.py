@@ -7,10 +7,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import psutil
 
+MAX_FILES = 50_000
+"""More files than this are never counted out; they take inodes even if they are empty."""
 SHARED_MEMORY = "/dev/shm/"
 NAMELESS_MAP = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) ..[-w]s \S+ (\S+) (\d+) +(/dev/zero \(deleted\)|/memfd:.*|/SYSV.*)$", re.M
@@ -53,7 +56,7 @@ def shared_part() -> int:
 
 
 def _kilobytes(file: Path, *names: str) -> Iterator[int]:
-    for line in file.read_text().splitlines():
+    for line in file.read_text(errors="replace").splitlines():
         name, _, rest = line.partition(":")
         if name in names:
             yield int(rest.split()[0]) * 1024
@@ -110,9 +113,9 @@ def files_below(places: Iterable[Path]) -> Iterator[os.DirEntry[str]]:
 
 
 def size_of(places: Iterable[Path]) -> int:
-    """Bytes that files in some folders take on the disk."""
+    """Bytes that files in some folders take on the disk, the first MAX_FILES of them."""
     size = 0
-    for entry in files_below(places):
+    for entry in islice(files_below(places), MAX_FILES):
         with contextlib.suppress(OSError):
             size += entry.stat(follow_symlinks=False).st_blocks * 512
     return size
