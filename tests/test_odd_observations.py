@@ -86,8 +86,8 @@ class Bench:
         self._functions, self._probe = _functions(exercise), load_probe(exercise)
         self._checks = {check.id: check for check in exercise.checks}
         self.families: dict[str, set[str]] = {check: set() for check in self._checks}
-        for check in self._checks:
-            self._call(check, self.runs)  # the solution passes, and it is seen what each check asks for
+        for check in self._checks:  # the solution passes, and it is seen what each check asks for
+            self._call(check, self.runs, self.families[check])
 
     def places(self, check: str) -> list[tuple[str, int, str]]:
         """Case, rank and name of each observation that a check may look at."""
@@ -99,7 +99,7 @@ class Bench:
         if not all(self.passes(needed, runs) for needed in self._checks[check].needs):
             return False
         try:
-            self._call(check, runs)
+            self._call(check, runs, set())  # what it asks for now is not noted: what is drawn from must stay the same
         except CheckFailed as failed:
             assert str(failed)
             return False
@@ -107,8 +107,8 @@ class Bench:
             return False
         return True
 
-    def _call(self, check: str, runs: dict[str, Run]) -> None:
-        noted = _NotedRuns(self.exercise.cases, runs, self.families[check])
+    def _call(self, check: str, runs: dict[str, Run], asked: set[str]) -> None:
+        noted = _NotedRuns(self.exercise.cases, runs, asked)
         given, function = {"runs": noted, "probe": self._probe}, self._functions[check]
         function(**{name: given[name] for name in inspect.signature(function).parameters})
 
