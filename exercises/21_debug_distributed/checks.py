@@ -1,0 +1,463 @@
+"""Judges the eight programs by what they left behind, each by its own runs, and `find_culprit` by a count of what the
+ranks of each dump did.
+
+What an ordinary mistake would give is tried where a result is wrong, and named.
+"""
+
+import torch
+
+from grader.checks import Attempt, NotJudged, Tensor, Tensors, TypedDict, replay
+
+
+class Mean(Attempt):
+    """A call of mean_loss: what it returned, as a number and by type, and the loss afterwards."""
+
+    type: str
+    mean: float | None
+    after: Tensor
+
+
+class Returned(Attempt):
+    """A call of exchange or pass_around: the tensors that it returned, None for what is none, and the arguments
+    afterwards."""
+
+    returned: list[Tensor | None]
+    needs_gradient: bool
+    after: list[Tensor]
+
+
+class InPlace(Attempt):
+    after: Tensor
+
+
+class Trained(Attempt):
+    """A training: the model's tensors afterwards."""
+
+    after: Tensors
+
+
+class Epochs(Trained):
+    """Also the numbers of the samples of each step."""
+
+    batches: list[list[int]]
+
+
+class Found(Attempt):
+    """A call of find_culprit: the two numbers that it returned, none where there were not two, and how it looked."""
+
+    value: str
+    numbers: list[int]
+
+
+# What was recorded
+
+
+def runs_of(runs, program, names, before=()):
+    """The runs of a program in which every rank came to all of these calls, and that of one rank. `before` are those
+    that come first; where a rank stopped in them, another check says so."""
+    recorded, after = ([f"{program}: {name}" for name in some] for some in (names, before))
+    alone = [run for run in runs("alone", finished=False) if run.came_to(recorded)]
+    return [*runs(program, recorded=recorded, after=after), *alone]
+
+
+def calls_of(runs, probe, program, given):
+    """(run, name, what was given, its ranks) of all calls in the default group."""
+    for run in runs_of(runs, program, given):
+        for name, one in given.items():
+            yield run, name, one, probe.members(name, run.world_size)
+
+
+def calls_in_groups(runs, probe, program, given):
+    """The same of those in other groups."""
+    names = probe.in_groups(given)
+    after, recorded = ([f"{program}: {name}" for name in some] for some in (given, names))
+    for run in runs(program, finished=False, after=after):
+        if run.world_size == probe.WORLD:
+            if not run.came_to(recorded):
+                run.require_finished()
+            for name in names:
+                yield run, name, given[name.partition(" among ")[0]], probe.members(name, run.world_size)
+
+
+def outcome(rank, program, name, kind):
+    """What a rank recorded of a call, which raised nothing."""
+    seen = rank.read(f"{program}: {name}", kind)
+    rank.expect_success(seen, f"{program} with {name}")
+    return seen
+
+
+def expect_same(rank, actual, wanted, subject, wrong=()):
+    """The same elements in the same shape and dtype; `wrong` names other tensors that they might be."""
+    rank.expect(actual is not None, subject, "a tensor", "something else")
+    rank.expect_like({"result": actual}, {"result": wanted}, subject)
+    if not same(actual, wanted):
+        for words, other in dict(wrong).items():
+            rank.expect(not same(actual, other), subject, expected="other elements", actual=words)
+        rank.expect_close(actual, wanted, subject)
+
+
+def same(one, other):
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
+
+
+# The mean of the losses
+
+
+def expect_means(calls, probe):
+    for run, name, given, ranks in calls:
+        losses = {one: probe.loss_of(given, run[one].secret, name, one == ranks[-1]) for one in ranks}
+        for one in ranks:
+            seen = outcome(run[one], "mean_loss", name, Mean)
+            subject = f"the mean of {name}"
+            run[one].expect(seen["type"] == "float", subject, "a float", f"an object of type {seen['type']}")
+            expect_mean(run[one], seen["mean"], losses, subject)
+            kept = as_it_was(seen["after"], losses[one])
+            run[one].expect(kept, f"the loss itself, of {name}", "as it was", "changed")
+
+
+def as_it_was(seen, before):
+    return same(seen.nan_to_num(0.5), before.nan_to_num(0.5)) and seen.isnan().equal(before.isnan())
+
+
+def expect_mean(rank, seen, losses, subject):
+    own, dtype = losses[rank.rank].reshape(()), losses[rank.rank].dtype
+    every = sum(loss.double() for loss in losses.values()).reshape(())
+    found, wanted = torch.tensor(seen, dtype=dtype), (every / len(losses)).to(dtype)
+    wrong = {
+        "this is the rank's own loss": own,
+        "this is the sum of the losses": every,
+        "this is divided twice": wanted / len(losses),
+        "this is divided by the ranks of the world": every / rank.world_size,
+    }
+    alternatives = {words: one.to(dtype) for words, one in wrong.items() if not one.to(dtype).equal(wanted)}
+    if wanted.isfinite():
+        rank.expect_close(found, wanted, subject, alternatives=alternatives, terms=len(losses))
+    else:
+        rank.expect(str(found) == str(wanted), subject, float(wanted), float(found))
+
+
+def test_mean_loss(runs, probe):
+    """mean_loss: every rank gets the mean of all losses"""
+    expect_means(calls_of(runs, probe, "mean_loss", probe.LOSSES), probe)
+
+
+def test_mean_loss_in_groups(runs, probe):
+    """mean_loss: in a sub-group it is the mean over its ranks"""
+    expect_means(calls_in_groups(runs, probe, "mean_loss", probe.LOSSES), probe)
+
+
+# Two collectives in one order
+
+
+def expect_exchanged(calls, probe):
+    for run, name, given, ranks in calls:
+        drawn = {one: probe.pair_of(given, run[one].secret, name) for one in ranks}
+        firsts, seconds = zip(*drawn.values(), strict=True)
+        in_order = torch.stack([drawn[one][1] for one in sorted(ranks)])
+        wrong = {"the ranks' tensors in the order of the world, not of the group": in_order}
+        for one in ranks:
+            seen = outcome(run[one], "exchange", name, Returned)
+            both = f"what exchange returns for {name}"
+            run[one].expect(len(seen["returned"]) == 2, both, "two tensors", f"{len(seen['returned'])}")
+            run[one].expect(not seen["needs_gradient"], both, "no gradient needed", "a tensor that needs one")
+            total, gathered = seen["returned"]
+            expect_total(run[one], total, firsts, drawn[one][0], f"the sum of the first of {name}")
+            expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong)
+            for left, before in zip(seen["after"], drawn[one], strict=True):
+                run[one].expect(same(left, before), f"the arguments, {name}", "as they were", "changed")
+
+
+def expect_total(rank, total, firsts, own, subject):
+    wanted = sum(firsts)
+    rank.expect(total is not None, subject, "a tensor", "something else")
+    rank.expect_like({"result": total}, {"result": wanted}, subject)
+    wrong = {"this is the rank's own": own} if len(firsts) > 1 else {}
+    rank.expect_close(total, wanted, subject, terms=len(firsts), alternatives=wrong)
+
+
+def test_exchange(runs, probe):
+    """exchange: every rank gets the sum of the first and all of the second"""
+    expect_exchanged(calls_of(runs, probe, "exchange", probe.PAIRS), probe)
+
+
+def test_exchange_in_groups(runs, probe):
+    """exchange: in a sub-group it is over its ranks, in their order"""
+    expect_exchanged(calls_in_groups(runs, probe, "exchange", probe.PAIRS), probe)
+
+
+# A ring of messages
+
+
+def expect_passed(calls):
+    for run, name, given, ranks in calls:
+        drawn = {one: given.values(run[one].secret, name) for one in ranks}
+        for place, one in enumerate(ranks):
+            seen = outcome(run[one], "pass_around", name, Returned)
+            subject = f"what comes around, {name}"
+            right = {"these are the elements of the next rank": drawn[ranks[(place + 1) % len(ranks)]]}
+            wrong = {"these are the rank's own elements": drawn[one], **right}
+            expect_same(run[one], seen["returned"][0], drawn[ranks[place - 1]], subject, wrong)
+            run[one].expect(not seen["needs_gradient"], subject, "a tensor that needs no gradient", "one that does")
+            run[one].expect(same(seen["after"][0], drawn[one]), f"the argument, {name}", "as it was", "changed")
+
+
+def test_pass_around(runs, probe):
+    """pass_around: every rank gets the tensor of the rank before it"""
+    expect_passed(calls_of(runs, probe, "pass_around", probe.TENSORS))
+
+
+def test_pass_around_in_groups(runs, probe):
+    """pass_around: in a sub-group it is the rank before it there"""
+    expect_passed(calls_in_groups(runs, probe, "pass_around", probe.TENSORS))
+
+
+# The first rank of a group
+
+
+def expect_broadcast(calls):
+    for run, name, given, ranks in calls:
+        drawn = {one: given.values(run[one].secret, name) for one in ranks}
+        others = {f"these are rank {one}'s elements": drawn[one] for one in ranks[1:]}
+        for one in ranks:
+            seen = outcome(run[one], "broadcast_in_group", name, InPlace)
+            expect_same(run[one], seen["after"], drawn[ranks[0]], f"the tensor afterwards, {name}", others)
+
+
+def test_broadcast_in_group(runs, probe):
+    """broadcast_in_group: every rank of the group gets what its first one has"""
+    expect_broadcast(calls_in_groups(runs, probe, "broadcast_in_group", probe.TENSORS))
+
+
+def test_broadcast_any_tensor(runs, probe):
+    """broadcast_in_group: tensors of any layout and dtype are filled in place, in the default group too"""
+    expect_broadcast(calls_of(runs, probe, "broadcast_in_group", probe.TENSORS))
+
+
+# Epochs
+
+
+def epochs_of(runs, probe):
+    """(run, name, samples, rank, what it recorded, its batches by epoch) of all trainings."""
+    for run in runs_of(runs, "train_epochs", probe.SAMPLES):
+        for name, samples in probe.SAMPLES.items():
+            share = -(-samples // run.world_size)
+            steps = -(-share // probe.BATCH_SIZE)
+            for rank in run:
+                seen = outcome(rank, "train_epochs", name, Epochs)
+                taken = len(seen["batches"])
+                subject = f"a rank's steps with {name} in {probe.EPOCHS} epochs"
+                rank.expect(taken == probe.EPOCHS * steps, subject, probe.EPOCHS * steps, taken)
+                by_epoch = [seen["batches"][begin : begin + steps] for begin in range(0, taken, steps)]
+                yield run, name, samples, rank, seen, by_epoch
+
+
+def test_epochs_drawn_anew(runs, probe):
+    """train_epochs: every epoch draws anew which samples a rank gets, and in which order"""
+    for run, name, _, rank, _, by_epoch in epochs_of(runs, probe):
+        orders = [[number for batch in epoch for number in batch] for epoch in by_epoch]
+        for later in range(1, len(orders)):
+            for earlier in range(later):
+                subject = f"the samples of epochs {earlier} and {later}, {name}"
+                repeated = orders[earlier] == orders[later]
+                rank.expect(not repeated, subject, "drawn anew", "the same in the same order")
+                alike = run.world_size > 1 and set(orders[earlier]) == set(orders[later])
+                rank.expect(not alike, subject, "other samples of all", "the same samples in another order")
+        in_order = [epoch for epoch, order in enumerate(orders) if order == sorted(order)]
+        rank.expect(not in_order, f"the order of the samples, {name}", "a random one", "ascending")
+
+
+def test_epochs_cover(runs, probe):
+    """train_epochs: in every epoch the ranks together use all samples"""
+    every = {}
+    for run, name, samples, rank, _, by_epoch in epochs_of(runs, probe):
+        share = -(-samples // run.world_size)
+        for epoch, batches in enumerate(by_epoch):
+            sizes = [len(batch) for batch in batches]
+            full = [probe.BATCH_SIZE] * (share // probe.BATCH_SIZE)
+            rest = share % probe.BATCH_SIZE
+            rank.expect_equal(sizes, full + [rest] * bool(rest), f"the samples of each step of epoch {epoch}, {name}")
+            _, _, used = every.setdefault((run.world_size, name, epoch), (run, samples, set()))
+            used.update(number for batch in batches for number in batch)
+    for (_, name, epoch), (run, samples, used) in every.items():
+        left_out = sorted({*range(samples)} - used)
+        subject = f"the samples of all ranks in epoch {epoch}, {name}"
+        run.expect(not left_out, subject, "all", f"without {len(left_out)} of them, such as {left_out[:3]}")
+
+
+def test_epochs_train(runs, probe):
+    """train_epochs: each step takes the mean of all ranks' gradients"""
+    for run, name, samples, rank, seen, _ in list(epochs_of(runs, probe)):
+        data, start = probe.Data(samples, run.seed), probe.initial(run.seed, probe.Straight, name)
+        every = [other.read(f"train_epochs: {name}", Epochs)["batches"] for other in run]
+        steps = [
+            [(data.inputs[numbers], data.targets[numbers]) for numbers in batches]
+            for batches in zip(*every, strict=True)
+        ]
+        expect_trained(rank, seen["after"], start, steps, probe.Straight, probe, name)
+
+
+# Training steps
+
+
+def gradient_of(probe, model, batch, tensors):
+    """The gradient of the mean loss over a batch, by name; of parameters that it does not use zero."""
+    inputs, targets = batch
+    names = [name for name in tensors if model is probe.Branching or name != "left"]
+
+    def loss(named):
+        return probe.mse_loss(model.compute(named, inputs), targets) + sum(0 * named[name].sum() for name in names)
+
+    return replay.gradient(loss, tensors, names)
+
+
+def expect_trained(rank, after, start, steps, model, probe, name, momentum=None):
+    """The parameters after plain SGD by the mean gradient of each step's batches, of which there is one for each rank
+    that has one."""
+    rank.expect_like(after, start, f"the parameters after training, {name}")
+    momentum = probe.MOMENTUM if momentum is None else momentum
+
+    def trained(weigh, steps=steps):
+        tensors, velocity = dict(start), {}
+        for batches in steps:
+            gradients = [gradient_of(probe, model, batch, tensors) for batch in batches]
+            for one, g in weigh(gradients).items():
+                velocity[one] = momentum * velocity[one] + g if one in velocity else g
+                tensors[one] = tensors[one] - probe.LEARNING_RATE * velocity[one]
+        return tensors
+
+    wanted = trained(replay.mean)
+    subject = f"the parameters after training, {name}"
+    how = {"steps": max(len(steps), 1)}
+    if all(torch.allclose(after[one], wanted[one], rtol=1e-9, atol=1e-12) for one in wanted):
+        return
+    wrong = mistakes(rank, trained, start, steps)
+    rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, **how)
+
+
+def mistakes(rank, trained, start, steps):
+    """What common mistakes lead to, by a clause that names them."""
+    ranks, shortest = rank.world_size, [batches for batches in steps if len(batches) == rank.world_size]
+    found = {
+        "the gradients were added up and never divided": trained(lambda every: replay.total(*every)),
+        "the mean was divided by the number of ranks once more": trained(
+            lambda every: replay.combined(every, [1 / len(every) / ranks] * len(every))
+        ),
+        "the sum was divided by all ranks, those without a batch too": trained(
+            lambda every: replay.combined(every, [1 / ranks] * len(every))
+        ),
+        "the steps stop where the first rank has no batch left": trained(replay.mean, shortest),
+    }
+    if all(len(batches) == ranks for batches in steps):
+        found["the rank trained by its own gradients alone"] = trained(lambda every: every[rank.rank])
+    return found
+
+
+def expect_all_trained(runs, probe, program, plans, before=()):
+    """The parameters after each of these trainings of all ranks."""
+    for run in runs_of(runs, program, plans, before=before):
+        for name, plan in plans.items():
+            every = [plan.of(rank.secret, name, rank.rank) for rank in run]
+            longest = max(map(len, every))
+            steps = [[batches[step] for batches in every if step < len(batches)] for step in range(longest)]
+            start = probe.initial(run.seed, plan.model, name)
+            for rank in run:
+                seen = outcome(rank, program, name, Trained)
+                momentum = 0.0 if plan.model is probe.Branching else None
+                expect_trained(rank, seen["after"], start, steps, plan.model, probe, name, momentum)
+
+
+def test_branches(runs, probe):
+    """train_branches: parameters may go unused, on all ranks alike"""
+    expect_all_trained(runs, probe, "train_branches", probe.BRANCHES)
+
+
+def test_branches_by_rank(runs, probe):
+    """train_branches: what only some ranks use counts as zero on the others"""
+    expect_all_trained(runs, probe, "train_branches", probe.RANKS, before=probe.BRANCHES)
+
+
+def test_uneven(runs, probe):
+    """train_uneven: every step takes the mean over the ranks that still have a batch"""
+    expect_all_trained(runs, probe, "train_uneven", probe.UNEVEN)
+
+
+def test_uneven_without_batches(runs, probe):
+    """train_uneven: some ranks may have no batch at all"""
+    expect_all_trained(runs, probe, "train_uneven", probe.NONE, before=probe.UNEVEN)
+
+
+def test_by_hand(runs, probe):
+    """train_by_hand: every step takes the mean of all ranks' gradients"""
+    expect_all_trained(runs, probe, "train_by_hand", probe.BY_HAND)
+
+
+# Dumps
+
+
+def culprit_of(dump):
+    """(rank, sequence, what it did, what the others did) by the definition of the statement."""
+    numbers = {}
+    for rank, entries in dump.items():
+        for entry in entries:
+            own = numbers.setdefault(entry["group"], {}).setdefault(rank, {})
+            own[entry["sequence"]] = f"{entry['operation']} of {entry['bytes']} B"
+    waiting = {rank for rank, entries in dump.items() if any(entry["state"] != "completed" for entry in entries)}
+    for group, by_rank in sorted(numbers.items()):
+        for sequence in range(1, 1 + max(max(own) for own in by_rank.values())):
+            asked = {
+                rank: own.get(sequence, "nothing")
+                for rank, own in by_rank.items()
+                if min(own) <= sequence and (sequence in own or rank not in waiting)
+            }
+            did = list(asked.values())
+            usual = max(did, key=did.count, default="")
+            for rank, what in asked.items():
+                if what != usual:
+                    return rank, sequence, f"{what} in group {group!r}", usual
+    raise NotJudged("no rank of this dump differs")
+
+
+def expect_found(runs, probe, *kinds):
+    for run in runs("find_culprit", recorded=kinds):
+        for rank in run:
+            for kind in kinds:
+                for number, (dump, seen) in enumerate(
+                    zip(probe.dumps_of(rank.secret, kind), rank.read(kind, list[Found]), strict=True)
+                ):
+                    expect_pair(rank, dump, seen, f"dump {number} of {len(dump)} ranks ({probe.KINDS[kind]})")
+
+
+def expect_pair(rank, dump, seen, subject):
+    culprit, sequence, did, others = culprit_of(dump)
+    rank.expect_success(seen, f"find_culprit of {subject}")
+    rank.expect(
+        seen["numbers"] == [culprit, sequence],
+        subject,
+        f"({culprit}, {sequence}): there rank {culprit} has {did}, and the others {others}",
+        seen["value"],
+    )
+
+
+def test_culprit_operation(runs, probe):
+    """find_culprit: a rank that calls another collective"""
+    expect_found(runs, probe, "operation", "skipped")
+
+
+def test_culprit_size(runs, probe):
+    """find_culprit: a rank whose tensor has another size"""
+    expect_found(runs, probe, "size")
+
+
+def test_culprit_absent(runs, probe):
+    """find_culprit: a rank that does not come, or comes once too often"""
+    expect_found(runs, probe, "absent", "extra")
+
+
+def test_culprit_groups(runs, probe):
+    """find_culprit: several groups, and ranks that only wait elsewhere"""
+    expect_found(runs, probe, "groups", "absent in groups")
+
+
+def test_culprit_lost(runs, probe):
+    """find_culprit: entries in any order, and beginnings that are lost"""
+    expect_found(runs, probe, "lost")

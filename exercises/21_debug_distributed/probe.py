@@ -1,0 +1,484 @@
+"""Runs in every rank: calls each of the programs and records what came of it. Nothing here knows an expected value.
+
+Each program that may leave a rank waiting has a run of its own, so that none keeps another from being judged. What
+ranks feed in is their own, from their secrets. What beginners meet first comes first.
+"""
+
+import inspect
+import itertools
+import math
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import linear, mse_loss
+
+from grader.kit import groups, spies, values
+
+# -- what is handed to the first four ---------------------------------------------------------------------------------
+
+F32, F64, BF16, INT, BOOL = torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor of each rank. As `strided` it is transposed, and a part of a longer piece of memory; `graph` makes it
+    need a gradient. In `odd` one rank's elements are this, the last one's."""
+
+    shape: tuple = ()
+    dtype: torch.dtype = F64
+    strided: bool = False
+    graph: bool = False
+    odd: float | None = None
+
+    def values(self, secret, *place):
+        """A rank's elements; of whole numbers such as float64 cannot hold."""
+        if self.dtype is INT:
+            return torch.randint(-(2**60), 2**60, self.shape, generator=values.generator(secret, *place))
+        drawn = values.normal(self.shape, secret, *place)
+        return drawn > 0 if self.dtype is BOOL else drawn.to(self.dtype)
+
+    def placed(self, elements, device):
+        """The tensor with these elements."""
+        made = elements.to(device)
+        if self.strided:
+            memory = torch.zeros((made.shape[1], made.shape[0] + 2), dtype=made.dtype, device=device)
+            made = memory[:, 1:-1].t().copy_(made)
+        return made.requires_grad_() if self.graph else made
+
+
+LOSSES = {
+    "losses": Given(),
+    "losses in float32, of shape (1,)": Given((1,), F32),
+    "losses that need a gradient": Given(graph=True),
+    "a loss of NaN on the last rank": Given(odd=math.nan),
+    "an infinite loss on the last rank": Given(odd=math.inf),
+}
+PAIRS = {
+    "two vectors": (Given((5,)), Given((3,))),
+    "a strided matrix and one of bool": (Given((4, 3), F32, strided=True), Given((2, 5), BOOL, strided=True)),
+    "int64 and bfloat16": (Given((2, 2), INT), Given((4,), BF16)),
+    "two numbers": (Given(), Given()),
+    "two vectors, of which the second is empty": (Given((6,)), Given((0,))),
+    "two vectors that need gradients": (Given((4,), graph=True), Given((4,), graph=True)),
+}
+TENSORS = {
+    "a vector": Given((7,)),
+    "a vector of 1 MiB": Given((2**17,)),
+    "a strided matrix": Given((4, 3), F32, strided=True),
+    "a number of int64": Given((), INT),
+    "a matrix of bfloat16": Given((2, 3), BF16),
+    "no elements": Given((0, 3)),
+    "a vector that needs a gradient": Given((5,), graph=True),
+}
+UNSORTED = {"sort_ranks": False} if "sort_ranks" in inspect.signature(dist.new_group).parameters else {}
+"""Older torch makes no groups whose ranks are in another order than in the world."""
+GROUPS = {
+    "ranks 1 and 2": (1, 2),
+    "ranks 0 and 2": (0, 2),
+    "ranks 2, 1 and 0, in this order": (2, 1, 0) if UNSORTED else (0, 1, 2),
+}
+"""Ranks of the world in some groups, in the order of the groups."""
+WORLD = 3
+"""The world size for which they are made."""
+
+
+def members(name, world_size):
+    """The ranks that make a call, in the order of their group."""
+    among = name.partition(" among ")[2]
+    return GROUPS[among] if among else tuple(range(world_size))
+
+
+def names(given, world_size):
+    """The names of the calls with these for a world size, in their order: first in the default group."""
+    return [*given, *(in_groups(given) if world_size == WORLD else ())]
+
+
+def in_groups(given):
+    return [f"{name} among {among}" for name in list(given)[:1] for among in GROUPS]
+
+
+def groups_of(world_size):
+    """The groups by name. Collective."""
+    made = GROUPS if world_size == WORLD else {}
+    return {name: dist.new_group(list(ranks), **UNSORTED) for name, ranks in made.items()}
+
+
+def collective(rank, program, given, call, ways=({}, {"group": None}, {"group": dist.group.WORLD})):
+    """`call(name, given, group)` for each call of this rank, and what it gives is recorded. The default group is given
+    in these ways in turn. After a call the ranks of its group wait for one another, so that one which has come back
+    alone meets no call but this."""
+    made, ways = groups_of(rank.world_size), itertools.cycle(ways)
+    for name in names(given, rank.world_size):
+        what, _, among = name.partition(" among ")
+        took_part = rank.rank in members(name, rank.world_size)
+        group = {"group": made[among]} if among else next(ways)
+        came = call(name, given[what], **group) if took_part else None
+        if took_part and rank.world_size > 1:
+            dist.barrier(made.get(among))
+        rank.record(f"{program}: {name}", came)
+
+
+def plain(value):
+    return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else None
+
+
+def loss_of(given, secret, name, last):
+    """A rank's loss before the call."""
+    elements = given.values(secret, name)
+    return torch.full_like(elements, given.odd) if last and given.odd is not None else elements
+
+
+def mean_loss(rank):
+    def call(name, given, **group):
+        last = rank.rank == members(name, rank.world_size)[-1]
+        loss = given.placed(loss_of(given, rank.secret, name, last), rank.device)
+        loss = loss.clone() if given.graph else loss  # as in training: no leaf
+        outcome = rank.attempt(rank.student.mean_loss, loss, **group)
+        return {
+            **outcome.described(),
+            "type": "float" if isinstance(outcome.value, float) else type(outcome.value).__name__,
+            "mean": values.number(outcome.value),
+            "after": plain(loss),
+        }
+
+    collective(rank, "mean_loss", LOSSES, call)
+
+
+def pair_of(given, secret, name):
+    """The elements of a rank's two tensors before the call."""
+    return [one.values(secret, name, place) for place, one in enumerate(given)]
+
+
+def exchange(rank):
+    def call(name, given, **group):
+        drawn = pair_of(given, rank.secret, name)
+        handed = [one.placed(elements, rank.device) for one, elements in zip(given, drawn, strict=True)]
+        outcome = rank.attempt(rank.student.exchange, *handed, **group)
+        returned = outcome.value if isinstance(outcome.value, tuple | list) else ()
+        return {
+            **outcome.described(),
+            "returned": [plain(one) for one in returned],
+            "needs_gradient": any(isinstance(one, torch.Tensor) and one.requires_grad for one in returned),
+            "after": [plain(one) for one in handed],
+        }
+
+    collective(rank, "exchange", PAIRS, call)
+
+
+def pass_around(rank):
+    def call(name, given, **group):
+        handed = given.placed(given.values(rank.secret, name), rank.device)
+        outcome = rank.attempt(rank.student.pass_around, handed, **group)
+        came, value = plain(outcome.value), outcome.value
+        if isinstance(value, torch.Tensor) and value.numel() and value is not handed:
+            value.detach().zero_()  # as its owner may: it is a new one
+        return {
+            **outcome.described(),
+            "returned": [came],
+            "needs_gradient": isinstance(value, torch.Tensor) and value.requires_grad,
+            "after": [plain(handed)],
+        }
+
+    collective(rank, "pass_around", TENSORS, call)
+
+
+def broadcast_in_group(rank):
+    def call(name, given, **group):
+        tensor = given.placed(given.values(rank.secret, name), rank.device)
+        outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
+        return {**outcome.described(), "after": plain(tensor)}
+
+    collective(rank, "broadcast_in_group", TENSORS, call, [{"group": dist.group.WORLD}])
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+WIDTH, OUT = 6, 3
+LEARNING_RATE, MOMENTUM = 0.1, 0.9
+PARAMETERS = {
+    **dict.fromkeys(("first", "left", "right", "never"), (WIDTH, WIDTH)),
+    "last": (OUT, WIDTH),
+}
+"""Shapes by name. A straight model has the first and the last, and a frozen one in between."""
+
+
+def initial(seed, model, name):
+    """What a model begins with, by name."""
+    wanted = PARAMETERS if model is Branching else ("first", "left", "last")
+    return {one: values.normal(PARAMETERS[one], seed, name, one, scale=WIDTH**-0.5) for one in wanted}
+
+
+class Network(spies.FunctionalModel):
+    """The spy: knows on which samples it was trained. The first column of inputs has their numbers."""
+
+    def __init__(self, rank, name):
+        super().__init__()
+        for one, value in initial(rank.seed, type(self), name).items():
+            self.register_parameter(one, nn.Parameter(value))
+        self.notes = spies.StepNotes()
+        self.to(rank.device)
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        self.notes.listen(self, inputs, outputs)
+        return outputs
+
+
+class Straight(Network):
+    """Its middle layer is frozen."""
+
+    def __init__(self, rank, name):
+        super().__init__(rank, name)
+        self.left.requires_grad_(False)
+
+    @staticmethod
+    def compute(tensors, inputs):
+        hidden = torch.tanh(linear(inputs[:, 1:], tensors["first"]))
+        return linear(torch.tanh(linear(hidden, tensors["left"])), tensors["last"])
+
+
+class Branching(Network):
+    """Goes left or right by the first input's sign, or nowhere where it is 0."""
+
+    @staticmethod
+    def compute(tensors, inputs):
+        hidden, way = torch.tanh(linear(inputs[:, 1:], tensors["first"])), float(inputs[0, 0])
+        if way:
+            hidden = torch.tanh(linear(hidden, tensors["left" if way < 0 else "right"]))
+        return linear(hidden, tensors["last"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training: how many batches each rank has, of 1 to 4 samples. `ways` has for each rank where its batches turn,
+    "<", ">" or "-"."""
+
+    batches: tuple = (4, 4, 4)
+    ways: tuple = ()
+    model: type = field(default=Straight)
+
+    def of(self, secret, name, rank):
+        """A rank's batches: pairs (inputs, targets), both float64, of shapes (samples, 1 + WIDTH), (samples, OUT)."""
+        ways = self.ways[rank] if self.ways else ">" * self.batches[rank]
+        return [self._batch(secret, name, step, "<->".index(way) - 1) for step, way in enumerate(ways)]
+
+    @staticmethod
+    def _batch(secret, name, step, way):
+        samples = values.random_for(secret, name, step).randint(1, 4)
+        features = values.normal((samples, WIDTH), secret, name, step, "inputs")
+        inputs = torch.cat([torch.full((samples, 1), float(way), dtype=F64), features], dim=1)
+        return inputs, values.normal((samples, OUT), secret, name, step, "targets")
+
+
+def turning(*ways):
+    return Plan(ways=ways, model=Branching)
+
+
+BRANCHES = {
+    "one branch in the first two steps": turning("<<>>", "<<>>", "<<>>"),
+    "all ranks in one branch, another in each step": turning("<><>", "<><>", "<><>"),
+    "a last step in one branch": turning("><", "><", "><"),
+}
+RANKS = {
+    "another branch on each rank": turning("<>-<", "><>-", "-<<>"),
+    "branches on rank 0 alone": turning("<><", "---", "---"),
+    "no branch on rank 0": turning("---", "<>>", "><<"),
+}
+UNEVEN = {
+    "most batches on the last rank": Plan((2, 3, 5)),
+    "most batches on rank 0": Plan((4, 1, 3)),
+    "as many batches on each rank": Plan((3, 3, 3)),
+}
+NONE = {
+    "no batch on rank 0": Plan((0, 2, 4)),
+    "no batch on the last ranks": Plan((3, 0, 0)),
+    "no batch on any rank": Plan((0, 0, 0)),
+}
+BY_HAND = {"four steps": Plan(), "one step": Plan((1, 1, 1))}
+
+
+def optimizer_of(model, momentum=MOMENTUM):
+    return torch.optim.SGD([one for one in model.parameters() if one.requires_grad], LEARNING_RATE, momentum)
+
+
+def trained(rank, program, plans):
+    """What the model is after each of these trainings, or what was raised."""
+    for name, plan in plans.items():
+        model = plan.model(rank, name)
+        optimizer = optimizer_of(model, 0.0 if plan.model is Branching else MOMENTUM)
+        batches = [tuple(one.to(rank.device) for one in pair) for pair in plan.of(rank.secret, name, rank.rank)]
+        outcome = rank.attempt(getattr(rank.student, program), model, batches, optimizer, mse_loss)
+        if rank.world_size > 1:
+            dist.barrier()  # as for the others
+        rank.record(f"{program}: {name}", {**outcome.described(), "after": model.state()})
+
+
+def train_branches(rank):
+    trained(rank, "train_branches", BRANCHES | RANKS)
+
+
+def train_uneven(rank):
+    trained(rank, "train_uneven", UNEVEN | NONE)
+
+
+def train_by_hand(rank):
+    trained(rank, "train_by_hand", BY_HAND)
+
+
+EPOCHS, BATCH_SIZE = 3, 8
+SAMPLES = {"40 samples": 40, "41 samples": 41}
+
+
+class Data(spies.NumberedData):
+    """Pairs (inputs, targets), both float64; the same on all ranks."""
+
+    def __init__(self, samples, seed):
+        super().__init__(samples, seed, features=WIDTH, classes=2)
+        self.targets = values.normal((samples, OUT), seed, "targets", samples)
+
+
+def train_epochs(rank):
+    for name, samples in SAMPLES.items():
+        model = Straight(rank, name)
+        handed = groups.wrapped(rank, model), Data(samples, rank.seed), EPOCHS, BATCH_SIZE, optimizer_of(model)
+        outcome = rank.attempt(rank.student.train_epochs, *handed, mse_loss)
+        if rank.world_size > 1:
+            dist.barrier()
+        seen = {"after": model.state(), "batches": model.notes.batches}
+        rank.record(f"train_epochs: {name}", {**outcome.described(), **seen})
+
+
+PROGRAMS = (
+    *(mean_loss, exchange, pass_around, broadcast_in_group),
+    *(train_epochs, train_branches, train_uneven, train_by_hand),
+)
+
+
+def alone(rank):
+    """All of them, for one rank, which cannot wait for another."""
+    for program in PROGRAMS:
+        program(rank)
+
+
+# -- dumps of the Flight Recorder -------------------------------------------------------------------------------------
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+SIZES = (4, 8, 4096, 65536, 2**20, 4 * 2**20, 25 * 2**20)
+DUMPS = 12
+"""So many of each kind."""
+KINDS = {
+    "operation": "another collective",
+    "skipped": "one left out",
+    "size": "another size",
+    "absent": "a rank that does not come",
+    "extra": "one collective more",
+    "groups": "several groups",
+    "absent in groups": "several groups, and a rank that does not come",
+    "lost": "beginnings lost, and entries in any order",
+}
+"""What is wrong in a dump, or what makes it hard to find."""
+
+
+def dumps_of(secret, kind):
+    """The dumps of a kind: dicts of what `find_culprit` takes."""
+    return [Job(values.random_for(secret, "dump", kind, number), kind).dump() for number in range(DUMPS)]
+
+
+class Job:
+    """Ranks that run collectives in some groups, of which one does once what the others do not; each goes on until it
+    waits for what does not come."""
+
+    def __init__(self, draw, kind):
+        self.draw, self.kind, grouped = draw, kind, "groups" in kind
+        self.ranks = range(draw.randint(5, 8) if grouped else draw.randint(3, 6))
+        self.palette = [(draw.choice(OPERATIONS), draw.choice(SIZES)) for _ in range(draw.randint(2, 5))]
+        self.groups = {"default": list(self.ranks)}
+        if grouped:
+            self.groups |= {name: sorted(draw.sample(self.ranks, 3)) for name in ("tensor", "data")}
+        names = list(self.groups)
+        work = [(draw.choice(names), *self.collective()) for _ in range(draw.randint(12, 30))]
+        self.fault = draw.randrange(6, len(work) - 1)
+        self.group = draw.choice(names[1:] or names)
+        self.culprit = draw.choice(self.groups[self.group])
+        work[self.fault] = (self.group, *self.collective())
+        if kind == "absent in groups":  # nobody comes to another collective of the culprit's
+            work[self.fault + 1 :] = [one for one in work[self.fault + 1 :] if self.goes_on(one[0])]
+        start = [(name, *self.collective()) for name in names for _ in range(draw.randint(1, 4))]
+        self.work, self.fault = [*start, *work], len(start) + self.fault
+        self.ahead = [draw.choice([0, 0, 1, 3]) for _ in self.ranks]
+
+    def goes_on(self, group):
+        return group == self.group or self.culprit not in self.groups[group]
+
+    def collective(self):
+        return self.draw.choice(self.palette)
+
+    def plan(self, rank):
+        """What a rank would launch, in order."""
+        own = [(place, one) for place, one in enumerate(self.work) if rank in self.groups[one[0]]]
+        if rank != self.culprit:
+            return [one for _, one in own]
+        if self.kind == "extra":
+            return [*(one for _, one in own), (self.group, *self.collective())]
+        likely = ["operation", "size", *(["absent"] if self.kind == "lost" else [])]
+        kind = self.draw.choice(likely) if self.kind in ("groups", "lost") else self.kind
+        group, operation, size = self.work[self.fault]
+        instead = {
+            "operation": (group, self.draw.choice([one for one in OPERATIONS if one != operation]), size),
+            "size": (group, operation, self.draw.choice([one for one in SIZES if one != size])),
+        }
+        if kind == "skipped":
+            return [one for place, one in own if place != self.fault]
+        if "absent" in kind:
+            return [one for place, one in own if place < self.fault]
+        return [instead[kind] if place == self.fault else one for place, one in own]
+
+    def run(self):
+        """By rank what it launches, as (group, operation, bytes, number), and how much of it is complete."""
+        plans, launched = [self.plan(rank) for rank in self.ranks], [[] for _ in self.ranks]
+        moved = True
+        while moved:
+            moved = False
+            for rank, plan in enumerate(plans):
+                waiting = [one for one in launched[rank] if not self.complete(one, launched)]
+                if len(launched[rank]) < len(plan) and len(waiting) <= self.ahead[rank]:
+                    group, operation, size = plan[len(launched[rank])]
+                    number = 1 + sum(one[0] == group for one in launched[rank])
+                    launched[rank].append((group, operation, size, number))
+                    moved = True
+        return launched
+
+    def complete(self, one, launched):
+        """All ranks of its group have launched the same."""
+        return all(one in launched[rank] for rank in self.groups[one[0]])
+
+    def dump(self):
+        launched = self.run()
+        found = {}
+        for rank in self.draw.sample(self.ranks, len(self.ranks)):
+            entries = [self.entry(one, self.complete(one, launched)) for one in launched[rank]]
+            if self.kind == "lost":
+                entries = entries[self.draw.randint(0, 6) :]
+                self.draw.shuffle(entries)
+            found[rank] = entries
+        return found
+
+    def entry(self, one, complete):
+        group, operation, size, number = one
+        state = "completed" if complete else self.draw.choice(["scheduled", "started"])
+        return {"sequence": number, "operation": operation, "group": group, "bytes": size, "state": state}
+
+
+def find_culprit(rank):
+    """Each dump by itself."""
+    for kind in KINDS:
+        came = []
+        for dump in dumps_of(rank.secret, kind):
+            outcome = rank.attempt(rank.student.find_culprit, dump)
+            value = outcome.value
+            pair = value if isinstance(value, tuple | list) and len(value) == 2 else ()
+            numbers = [int(one) for one in pair if isinstance(one, int)]
+            came.append({**outcome.described(), "value": values.short(value), "numbers": numbers})
+        rank.record(kind, came)
