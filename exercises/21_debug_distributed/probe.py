@@ -187,8 +187,9 @@ def pass_around(rank):
 def broadcast_in_group(rank):
     def call(name, given, **group):
         tensor = given.placed(given.values(rank.secret, name), rank.device)
+        memory = tensor.detach()
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
-        return {**outcome.described(), "after": plain(tensor)}
+        return {**outcome.described(), "after": plain(memory)}
 
     collective(rank, "broadcast_in_group", TENSORS, call, [{"group": dist.group.WORLD}])
 
@@ -370,10 +371,10 @@ DUMPS = 12
 """So many of each kind."""
 KINDS = {
     "operation": "another collective",
-    "skipped": "one left out",
     "size": "another size",
     "absent": "a rank that does not come",
     "extra": "one collective more",
+    "skipped": "one left out",
     "groups": "several groups",
     "absent in groups": "several groups, and a rank that does not come",
     "lost": "beginnings lost, and entries in any order",
