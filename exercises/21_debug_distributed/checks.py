@@ -313,7 +313,7 @@ def gradient_of(probe, model, batch, tensors):
 def expect_trained(rank, after, start, steps, model, probe, name, momentum=None):
     """The parameters after plain SGD by the mean gradient of each step's batches, of which there is one for each rank
     that has one."""
-    rank.expect_like(after, start, f"the parameters after training, {name}")
+    rank.expect_like(after, start, f"the parameters after training with {name}")
     momentum = probe.MOMENTUM if momentum is None else momentum
 
     def trained(weigh, steps=steps):
@@ -326,7 +326,7 @@ def expect_trained(rank, after, start, steps, model, probe, name, momentum=None)
         return tensors
 
     wanted = trained(replay.mean)
-    subject = f"the parameters after training, {name}"
+    subject = f"after training with {name}, parameter"
     how = {"steps": max(len(steps), 1)}
     if all(torch.allclose(after[one], wanted[one], rtol=1e-9, atol=1e-12) for one in wanted):
         return
