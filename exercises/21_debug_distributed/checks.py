@@ -52,17 +52,31 @@ class Found(Attempt):
 # What was recorded
 
 
-def runs_of(runs, program, names, before=()):
+def runs_of(runs, probe, program, names, before=()):
     """The runs of a program in which every rank came to all of these calls, and that of one rank. `before` are those
     that come first; where a rank stopped in them, another check says so."""
-    recorded, after = ([f"{program}: {name}" for name in some] for some in (names, before))
-    alone = [run for run in runs("alone", finished=False) if run.came_to(recorded)]
-    return [*runs(program, recorded=recorded, after=after), *alone]
+    recorded, after = recorded_as(program, names), recorded_as(program, before)
+    found = [*runs(program, recorded=recorded, after=after)]
+    for run in runs("alone", finished=False):
+        if not run.came_to(recorded) and run.came_to([*earlier(probe, program), *after]):
+            run.require_finished()
+        found += [run] * run.came_to(recorded)
+    return found
+
+
+def recorded_as(program, names):
+    return [f"{program}: {name}" for name in names]
+
+
+def earlier(probe, program):
+    """What comes before a program in the run of one rank."""
+    programs = list(probe.CALLS)
+    return [name for other in programs[: programs.index(program)] for name in recorded_as(other, probe.CALLS[other])]
 
 
 def calls_of(runs, probe, program, given):
     """(run, name, what was given, its ranks) of all calls in the default group."""
-    for run in runs_of(runs, program, given):
+    for run in runs_of(runs, probe, program, given):
         for name, one in given.items():
             yield run, name, one, probe.members(name, run.world_size)
 
@@ -70,7 +84,7 @@ def calls_of(runs, probe, program, given):
 def calls_in_groups(runs, probe, program, given):
     """The same of those in other groups."""
     names = probe.in_groups(given)
-    after, recorded = ([f"{program}: {name}" for name in some] for some in (given, names))
+    after, recorded = recorded_as(program, given), recorded_as(program, names)
     for run in runs(program, finished=False, after=after):
         if run.world_size == probe.WORLD:
             if not run.came_to(recorded):
@@ -110,13 +124,16 @@ def expect_means(calls, probe):
             seen = outcome(run[one], "mean_loss", name, Mean)
             subject = f"the mean of {name}"
             run[one].expect(seen["type"] == "float", subject, "a float", f"an object of type {seen['type']}")
+            run[one].expect(seen["mean"] is not None, subject, "a number", "something else")
             expect_mean(run[one], seen["mean"], losses, subject)
             kept = as_it_was(seen["after"], losses[one])
             run[one].expect(kept, f"the loss itself, of {name}", "as it was", "changed")
 
 
 def as_it_was(seen, before):
-    return same(seen.nan_to_num(0.5), before.nan_to_num(0.5)) and seen.isnan().equal(before.isnan())
+    """The same bits, where NaN is like NaN."""
+    alike = seen.shape == before.shape and seen.dtype == before.dtype
+    return alike and seen.isnan().equal(before.isnan()) and seen.nan_to_num(0.5).equal(before.nan_to_num(0.5))
 
 
 def expect_mean(rank, seen, losses, subject):
@@ -163,8 +180,13 @@ def expect_exchanged(calls, probe):
             total, gathered = seen["returned"]
             expect_total(run[one], total, firsts, drawn[one][0], f"the sum of the first of {name}")
             expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong)
-            for left, before in zip(seen["after"], drawn[one], strict=True):
-                run[one].expect(same(left, before), f"the arguments, {name}", "as they were", "changed")
+            expect_kept(run[one], seen, drawn[one], name)
+
+
+def expect_kept(rank, seen, before, name):
+    """The arguments are as they were."""
+    kept = len(seen["after"]) == len(before) and all(map(same, seen["after"], before))
+    rank.expect(kept, f"what was handed in, {name}", "as it was", "changed")
 
 
 def expect_total(rank, total, firsts, own, subject):
@@ -196,9 +218,10 @@ def expect_passed(calls):
             subject = f"what comes around, {name}"
             right = {"these are the elements of the next rank": drawn[ranks[(place + 1) % len(ranks)]]}
             wrong = {"these are the rank's own elements": drawn[one], **right}
+            run[one].expect(len(seen["returned"]) == 1, subject, "a tensor", "something else")
             expect_same(run[one], seen["returned"][0], drawn[ranks[place - 1]], subject, wrong)
             run[one].expect(not seen["needs_gradient"], subject, "a tensor that needs no gradient", "one that does")
-            run[one].expect(same(seen["after"][0], drawn[one]), f"the argument, {name}", "as it was", "changed")
+            expect_kept(run[one], seen, [drawn[one]], name)
 
 
 def test_pass_around(runs, probe):
@@ -238,7 +261,7 @@ def test_broadcast_any_tensor(runs, probe):
 
 def epochs_of(runs, probe):
     """(run, name, samples, rank, what it recorded, its batches by epoch) of all trainings."""
-    for run in runs_of(runs, "train_epochs", probe.SAMPLES):
+    for run in runs_of(runs, probe, "train_epochs", probe.SAMPLES):
         for name, samples in probe.SAMPLES.items():
             share = -(-samples // run.world_size)
             steps = -(-share // probe.BATCH_SIZE)
@@ -247,6 +270,8 @@ def epochs_of(runs, probe):
                 taken = len(seen["batches"])
                 subject = f"a rank's steps with {name} in {probe.EPOCHS} epochs"
                 rank.expect(taken == probe.EPOCHS * steps, subject, probe.EPOCHS * steps, taken)
+                strange = [number for batch in seen["batches"] for number in batch if not 0 <= number < samples]
+                rank.expect(not strange, f"the numbers of the samples, {name}", f"below {samples}", strange[:3])
                 by_epoch = [seen["batches"][begin : begin + steps] for begin in range(0, taken, steps)]
                 yield run, name, samples, rank, seen, by_epoch
 
@@ -354,7 +379,7 @@ def mistakes(rank, trained, start, steps):
 
 def expect_all_trained(runs, probe, program, plans, before=()):
     """The parameters after each of these trainings of all ranks."""
-    for run in runs_of(runs, program, plans, before=before):
+    for run in runs_of(runs, probe, program, plans, before):
         for name, plan in plans.items():
             every = [plan.of(rank.secret, name, rank.rank) for rank in run]
             longest = max(map(len, every))
@@ -421,9 +446,9 @@ def expect_found(runs, probe, *kinds):
     for run in runs("find_culprit", recorded=kinds):
         for rank in run:
             for kind in kinds:
-                for number, (dump, seen) in enumerate(
-                    zip(probe.dumps_of(rank.secret, kind), rank.read(kind, list[Found]), strict=True)
-                ):
+                dumps, every = probe.dumps_of(rank.secret, kind), rank.read(kind, list[Found])
+                rank.expect(len(every) == len(dumps), "the dumps that were asked for", len(dumps), len(every))
+                for number, (dump, seen) in enumerate(zip(dumps, every, strict=True)):
                     expect_pair(rank, dump, seen, f"dump {number} of {len(dump)} ranks ({probe.KINDS[kind]})")
 
 

@@ -351,16 +351,23 @@ def train_epochs(rank):
         rank.record(f"train_epochs: {name}", {**outcome.described(), **seen})
 
 
-PROGRAMS = (
-    *(mean_loss, exchange, pass_around, broadcast_in_group),
-    *(train_epochs, train_branches, train_uneven, train_by_hand),
-)
+CALLS = {
+    "mean_loss": LOSSES,
+    "exchange": PAIRS,
+    "pass_around": TENSORS,
+    "broadcast_in_group": TENSORS,
+    "train_epochs": SAMPLES,
+    "train_branches": BRANCHES | RANKS,
+    "train_uneven": UNEVEN | NONE,
+    "train_by_hand": BY_HAND,
+}
+"""By program what it is called with."""
 
 
 def alone(rank):
     """All of them, for one rank, which cannot wait for another."""
-    for program in PROGRAMS:
-        program(rank)
+    for program in CALLS:
+        globals()[program](rank)
 
 
 # -- dumps of the Flight Recorder -------------------------------------------------------------------------------------
