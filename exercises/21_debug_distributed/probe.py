@@ -402,6 +402,8 @@ class Job:
         self.draw, self.kind, grouped = draw, kind, "groups" in kind
         self.ranks = range(draw.randint(5, 8) if grouped else draw.randint(3, 6))
         self.palette = [(draw.choice(OPERATIONS), draw.choice(SIZES)) for _ in range(draw.randint(2, 5))]
+        self.palette = self.palette[:1] if kind == "skipped" else self.palette  # then nothing differs but the number
+        self.unnoticed = not grouped and draw.random() < 0.5  # what does not fit together completes all the same
         self.groups = {"default": list(self.ranks)}
         if grouped:
             self.groups |= {name: sorted(draw.sample(self.ranks, 3)) for name in ("tensor", "data")}
@@ -416,6 +418,7 @@ class Job:
         start = [(name, *self.collective()) for name in names for _ in range(draw.randint(1, 4))]
         self.work, self.fault = [*start, *work], len(start) + self.fault
         self.ahead = [draw.choice([0, 0, 1, 3]) for _ in self.ranks]
+        self.did = {}
 
     def goes_on(self, group):
         return group == self.group or self.culprit not in self.groups[group]
@@ -430,43 +433,49 @@ class Job:
             return [one for _, one in own]
         if self.kind == "extra":
             return [*(one for _, one in own), (self.group, *self.collective())]
-        likely = ["operation", "size", *(["absent"] if self.kind == "lost" else [])]
+        likely = ["operation", "size", *(["absent", "skipped"] if self.kind == "lost" else [])]
         kind = self.draw.choice(likely) if self.kind in ("groups", "lost") else self.kind
-        group, operation, size = self.work[self.fault]
-        instead = {
-            "operation": (group, self.draw.choice([one for one in OPERATIONS if one != operation]), size),
-            "size": (group, operation, self.draw.choice([one for one in SIZES if one != size])),
-        }
         if kind == "skipped":
             return [one for place, one in own if place != self.fault]
         if "absent" in kind:
             return [one for place, one in own if place < self.fault]
-        return [instead[kind] if place == self.fault else one for place, one in own]
+        again = [place for place, one in own if place > self.fault and one[0] == self.group]
+        wrong = {self.fault, *(again[-1:] if self.unnoticed else [])}
+        return [self.another(kind, *one) if place in wrong else one for place, one in own]
+
+    def another(self, kind, group, operation, size):
+        """The same but for one thing."""
+        if kind == "operation":
+            return group, self.draw.choice([one for one in OPERATIONS if one != operation]), size
+        return group, operation, self.draw.choice([one for one in SIZES if one != size])
 
     def run(self):
-        """By rank what it launches, as (group, operation, bytes, number), and how much of it is complete."""
-        plans, launched = [self.plan(rank) for rank in self.ranks], [[] for _ in self.ranks]
-        moved = True
+        """By rank what it launches, as (group, operation, bytes, number), each until it waits."""
+        plans, launched, moved = [self.plan(rank) for rank in self.ranks], [[] for _ in self.ranks], True
         while moved:
             moved = False
             for rank, plan in enumerate(plans):
-                waiting = [one for one in launched[rank] if not self.complete(one, launched)]
-                if len(launched[rank]) < len(plan) and len(waiting) <= self.ahead[rank]:
+                waiting = sum(not self.complete(one) for one in launched[rank])
+                if len(launched[rank]) < len(plan) and waiting <= self.ahead[rank]:
                     group, operation, size = plan[len(launched[rank])]
                     number = 1 + sum(one[0] == group for one in launched[rank])
                     launched[rank].append((group, operation, size, number))
+                    self.did.setdefault((group, number), []).append((operation, size))
                     moved = True
         return launched
 
-    def complete(self, one, launched):
-        """All ranks of its group have launched the same."""
-        return all(one in launched[rank] for rank in self.groups[one[0]])
+    def complete(self, one):
+        """All ranks of its group have launched the same, or just as many."""
+        group, *_, number = one
+        did = self.did[group, number]
+        return len(did) == len(self.groups[group]) and (self.unnoticed or len(set(did)) == 1)
 
     def dump(self):
-        launched = self.run()
-        found = {}
-        for rank in self.draw.sample(self.ranks, len(self.ranks)):
-            entries = [self.entry(one, self.complete(one, launched)) for one in launched[rank]]
+        launched, order, found = self.run(), self.draw.sample(self.ranks, len(self.ranks)), {}
+        if self.draw.random() < 0.5:
+            order.sort(key=lambda rank: rank != self.culprit)
+        for rank in order:
+            entries = [self.entry(one, self.complete(one)) for one in launched[rank]]
             if self.kind == "lost":
                 entries = entries[self.draw.randint(0, 6) :]
                 self.draw.shuffle(entries)
