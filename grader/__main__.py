@@ -7,6 +7,9 @@ def run() -> None:
     """Start the command line. Exits with 3 where this Python is too old or lacks a package that the grader needs."""
     if sys.version_info < (3, 11):  # noqa: UP036 — somebody may call us with the system's own, older Python
         sys.exit(_refusal("Python 3.11 or newer is needed, and this is %d.%d." % sys.version_info[:2]))  # noqa: UP031
+    from grader import leaving
+
+    leaving.quickly()
     try:
         from grader.cli import main
     except ModuleNotFoundError as error:

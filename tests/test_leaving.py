@@ -179,3 +179,28 @@ def test_a_hang_up_that_is_ignored_does_not_keep_a_screen_without_a_terminal(roo
             assert gone(opened, "window closed") == []
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+QUICK = """
+import atexit, os, sys, threading
+from grader import leaving
+leaving.quickly()
+class Slow:
+    def __del__(self):
+        os.write(1, b"taken apart ")
+kept = Slow()
+atexit.register(os.write, 1, b"handler ")
+last = threading.Event()
+threading.Thread(target=lambda: (last.wait(), os.write(1, b"thread "))).start()
+try:
+    leaving.end_with(5)
+finally:
+    last.set()
+"""
+
+
+def test_a_command_ends_without_taking_its_modules_apart() -> None:
+    """Threads that are waited for and what others have registered come first."""
+    here = Path(__file__).resolve().parents[1]
+    ended = subprocess.run([sys.executable, "-c", QUICK], cwd=here, capture_output=True, check=False)
+    assert (ended.stdout, ended.returncode) == (b"thread handler ", 5)

@@ -76,4 +76,4 @@ def leave(code: int) -> NoReturn:
             stream.flush()
         except (OSError, ValueError):
             muffle(stream)
-    sys.exit(code)
+    leaving.end_with(code)

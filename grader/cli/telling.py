@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 from grader.grading.observe import Listener
-from grader.model import Case
+from grader.model import Case, Run
 from grader.model.words import count
 
 
@@ -21,3 +22,6 @@ class Told(Listener):
     def started(self, case: Case) -> None:
         if case.probe:
             self._progress(f"{case.name} on {count(case.world_size, 'rank')}")
+
+    def ended(self, run: Run) -> None:
+        importlib.import_module("grader.render.terminal")  # while ranks run, and not when the page is waited for

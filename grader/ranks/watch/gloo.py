@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from grader.model import Finished
 from grader.ranks.watch.evidence import Snapshot
-from grader.ranks.watch.quiet import Watch
+from grader.ranks.watch.quiet import Look, Watch, look
 from grader.ranks.watch.watched import Watched
 
 
@@ -20,6 +20,7 @@ class GlooEvidence:
         self._ranks, self._watch, self._ask = ranks, watch, ask
         self._live = [rank for rank in ranks if rank.live]
         self._threads = {rank.pid: rank.own for rank in self._live}
+        self._look: Look = {}
 
     @property
     def live(self) -> int:
@@ -33,10 +34,12 @@ class GlooEvidence:
         return time.monotonic()
 
     def quiet(self) -> float:
-        return self._watch.quiet_seconds(self._threads)
+        self._look = look(self._threads)
+        return self._watch.quiet_seconds(self._look)
 
     def idle(self) -> float:
-        return self._watch.idle_seconds(self._threads)
+        """By the look that `quiet` took last, where it did: it costs as much as all else that a supervisor does."""
+        return self._watch.idle_seconds(self._look or look(self._threads))
 
     def ask(self) -> Mapping[int, Snapshot]:
         return self._ask(self._live)

@@ -120,16 +120,15 @@ class Watch:
         self._idle_first: Look = {}
         self._idle_since = time.monotonic()
 
-    def idle_seconds(self, pids: Mapping[int, frozenset[int]]) -> float:
+    def idle_seconds(self, now: Look) -> float:
         """Seconds in which the processes did next to nothing: threads may wake up, but only to look and sleep again."""
-        now, elapsed = look(pids), time.monotonic() - self._idle_since
+        elapsed = time.monotonic() - self._idle_since
         if self._idle_first.keys() == now.keys() and (elapsed < TICK_MARGIN or is_idle(self._idle_first, now, elapsed)):
             return elapsed
         self._idle_first, self._idle_since = now, time.monotonic()
         return 0.0
 
-    def quiet_seconds(self, pids: Mapping[int, frozenset[int]]) -> float:
-        now = look(pids)
+    def quiet_seconds(self, now: Look) -> float:
         if not now or not unmoved(self._first, now):
             self._first, self._since = now, time.monotonic()
             return 0.0
