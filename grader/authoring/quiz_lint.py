@@ -11,8 +11,9 @@ from pathlib import Path
 
 from grader.authoring.quiz_calculation import evaluate
 from grader.quiz import units
+from grader.quiz.chains import Chain
 from grader.quiz.numbers import NumberQuestion, formulas_of
-from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Question
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Item, Question
 from grader.quiz.units import Unit
 
 TOPICS = (
@@ -51,7 +52,7 @@ class Fault:
         return f"{self.path}:{self.line}: {self.text} [{self.rule}]"
 
 
-Rule = Callable[[Bank, Question], Iterator[Fault]]
+Rule = Callable[[Bank, Item], Iterator[Fault]]
 
 
 def lint(banks: Sequence[Bank], *, at_least: int = AT_LEAST, covered: Sequence[str] = TOPICS) -> tuple[Fault, ...]:
@@ -67,7 +68,7 @@ def _fault(rule: str, bank: Bank, line: int, text: str) -> Fault:
 # -- one question -----------------------------------------------------------------------------------------------------
 
 
-def one_right_answer(bank: Bank, question: Question) -> Iterator[Fault]:
+def one_right_answer(bank: Bank, question: Item) -> Iterator[Fault]:
     """A choice has one right option."""
     if isinstance(question, ChoiceQuestion):
         right = sum(option.right for option in question.options)
@@ -75,7 +76,7 @@ def one_right_answer(bank: Bank, question: Question) -> Iterator[Fault]:
             yield _fault("one-right", bank, question.line, f"{question.id}: {right} options are right, not one")
 
 
-def plausible_distractors(bank: Bank, question: Question) -> Iterator[Fault]:
+def plausible_distractors(bank: Bank, question: Item) -> Iterator[Fault]:
     """Wrong options say something, say why they are wrong, and none is "all of the above" or one of the others."""
     if not isinstance(question, ChoiceQuestion):
         return
@@ -95,7 +96,7 @@ def plausible_distractors(bank: Bank, question: Question) -> Iterator[Fault]:
             yield _fault("same", bank, question.line, f"{question.id}: two options say the same, '{option.text}'")
 
 
-def comparable_lengths(bank: Bank, question: Question) -> Iterator[Fault]:
+def comparable_lengths(bank: Bank, question: Item) -> Iterator[Fault]:
     """No option stands out by its length."""
     if isinstance(question, ChoiceQuestion):
         lengths = [len(option.text) for option in question.options]
@@ -104,7 +105,7 @@ def comparable_lengths(bank: Bank, question: Question) -> Iterator[Fault]:
             yield _fault("length", bank, question.line, text)
 
 
-def calculated(bank: Bank, question: Question) -> Iterator[Fault]:
+def calculated(bank: Bank, question: Item) -> Iterator[Fault]:
     """Calculation and formula give the value, to four digits, in a unit of the same kind."""
     if not isinstance(question, NumberQuestion):
         return
@@ -139,7 +140,7 @@ def _is_same(value: float, question: NumberQuestion) -> bool:
     return near and f"{value:.4g}" == f"{question.value:.4g}"
 
 
-def sensible_tolerance(bank: Bank, question: Question) -> Iterator[Fault]:
+def sensible_tolerance(bank: Bank, question: Item) -> Iterator[Fault]:
     """Rounding as people round is within the tolerance, and the value itself well inside."""
     if isinstance(question, NumberQuestion) and not units_are_counted(question) and question.tolerance < 0.005:
         yield _fault("tolerance", bank, question.line, f"{question.id}: a tolerance under 0.5 % punishes rounding")
@@ -150,15 +151,37 @@ def units_are_counted(question: NumberQuestion) -> bool:
     return question.value == round(question.value)
 
 
-def explained(bank: Bank, question: Question) -> Iterator[Fault]:
+def explained(bank: Bank, question: Item) -> Iterator[Fault]:
     """The explanation is a sentence at least, and a card's answer too."""
-    if len(question.explanation.split()) < 8:
+    told = [step.explanation for step in question.steps] if isinstance(question, Chain) else []
+    told += [question.explanation] if isinstance(question, Question) else []
+    if min(len(text.split()) for text in told) < 8:
         yield _fault("explanation", bank, question.line, f"{question.id}: the explanation says next to nothing")
     if isinstance(question, CardQuestion) and len(question.answer.split()) < 8:
         yield _fault("explanation", bank, question.line, f"{question.id}: the model answer says next to nothing")
 
 
+def linked(bank: Bank, question: Item) -> Iterator[Fault]:
+    """In a chain each word that is drawn is used, each question but the first rests on an earlier one, and rounding is
+    forgiven."""
+    if not isinstance(question, Chain):
+        return
+    used = "".join([question.text, *(text for step in question.steps for text in (step.text, step.calculation))])
+    for word in question.drawn:
+        if f"{{{word}}}" not in used:
+            yield _fault("chain", bank, question.line, f"{question.id}: '{word}' is drawn and not used")
+    for place, step in enumerate(question.steps[1:], 1):
+        if not any(f"{{{before.name}}}" in step.calculation for before in question.steps[:place]):
+            text = f"{question.id}: '{step.name}' rests on no question before it"
+            yield _fault("chain", bank, question.line, text)
+    for step in question.steps:
+        unit = units.find(step.unit)
+        if step.tolerance < 0.005 and not (unit and unit.noun):
+            yield _fault("tolerance", bank, question.line, f"{question.id}: '{step.name}' punishes rounding")
+
+
 RULES: tuple[Rule, ...] = (
+    linked,
     one_right_answer,
     plausible_distractors,
     comparable_lengths,
@@ -179,7 +202,7 @@ def duplicates(banks: Sequence[Bank]) -> Iterator[Fault]:
             yield _fault("duplicate", bank, second.line, f"{second.id} asks nearly what {first.id} asks")
 
 
-def _essence(question: Question) -> frozenset[str]:
+def _essence(question: Item) -> frozenset[str]:
     return frozenset(_words(question.text)) - frozenset(_EMPTY_WORDS.split())
 
 

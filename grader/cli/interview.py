@@ -31,7 +31,7 @@ from grader.quiz.interview.session import InterviewSession, TimeUp
 from grader.quiz.interview.state import Interview, begin, draw_exercise, draw_questions, known_lately, passed_in
 from grader.quiz.interview.state import clock as countdown
 from grader.quiz.page import Page
-from grader.quiz.questions import Bank
+from grader.quiz.questions import Bank, Question
 from grader.render import terminal
 
 FOLDER = "interviews"
@@ -76,7 +76,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         found = found.resumed(clock.now())
     exercise = catalog.load(found.exercise, root)
     file = _paper(found, exercise, root)
-    questions = {question.id: question for bank in banks for question in bank.questions}
+    questions = {item.id: item for bank in banks for item in bank.questions if isinstance(item, Question)}
     text = statement.statement(exercise)
     sessions: list[InterviewSession] = []
 

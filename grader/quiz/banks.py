@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -17,11 +18,14 @@ from grader.catalog.names import all_names
 from grader.catalog.nearest import offer
 from grader.model import number_of
 from grader.model.errors import AuthorError, UsageError
+from grader.quiz.chains import Chain, Step
 from grader.quiz.numbers import NumberQuestion
-from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Option, Question
+from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Item, Option
 
 FOLDER = "quizzes"
 _SHOWN = 40
+MOST_DRAWS = 1000
+"""So many draws a chain may have: all are calculated when it is read."""
 
 
 def _flowing(text: str) -> str:
@@ -84,6 +88,30 @@ class CardEntry(QuestionEntry):
     answer: Prose
 
 
+class StepEntry(Strict):
+    """One question of a chain; `name` is what later ones call its result."""
+
+    name: Word
+    question: Prose
+    unit: Text
+    tolerance: Annotated[float, Field(ge=0, le=0.5)]
+    calculation: Text
+    explanation: Prose
+
+
+class ChainEntry(Strict):
+    """`kind: chain`. What is drawn are numbers and calculations such as "100 * Gbit / s", for each word its values."""
+
+    kind: Literal["chain"]
+    id: Word
+    question: Prose
+    difficulty: Annotated[int, Field(ge=1, le=3)]
+    exercise: Number | None = None
+    source: Prose | None = None
+    draw: Annotated[dict[Word, Annotated[list[int | float | Text], Field(min_length=2)]], Field(min_length=1)]
+    steps: Annotated[list[StepEntry], Field(min_length=3, max_length=5)]
+
+
 class BankFile(Strict):
     """A file of quizzes/; its name is the topic."""
 
@@ -92,7 +120,12 @@ class BankFile(Strict):
     questions: Annotated[list[dict[str, Any]], Field(min_length=1)]
 
 
-KINDS: dict[str, type[QuestionEntry]] = {"choice": ChoiceEntry, "number": NumberEntry, "card": CardEntry}
+KINDS: dict[str, type[Strict]] = {
+    "choice": ChoiceEntry,
+    "number": NumberEntry,
+    "card": CardEntry,
+    "chain": ChainEntry,
+}
 
 
 def topics(root: Path) -> tuple[str, ...]:
@@ -136,7 +169,7 @@ def load_bank(path: Path) -> Bank:
     """One bank. Raises AuthorError with the line for anything that is malformed."""
     document = read(path)
     entry = validated(document, BankFile)
-    questions = tuple(_question(part, path.stem) for part in _parts(document))
+    questions = tuple(_item(part, path.stem) for part in _parts(document))
     _refuse_same_ids(document, questions)
     return Bank(topic=path.stem, title=entry.title, order=entry.order, questions=questions, path=path)
 
@@ -149,28 +182,62 @@ def _parts(document: Document) -> Iterator[Document]:
         yield Document(path=document.path, node=node, value=value)
 
 
-def _question(part: Document, topic: str) -> Question:
+def _item(part: Document, topic: str) -> Item:
     kind = part.value.get("kind")
     if kind not in KINDS:
         fault = f"'kind' is {kind!r}" if "kind" in part.value else "the key 'kind' is missing"
         raise part.error(("kind",), fault, f"Write one of {', '.join(KINDS)}.")
-    entry = validated(part, KINDS[kind])
-    shared: dict[str, Any] = {
-        "id": f"{topic}/{entry.id}",
-        "topic": topic,
-        "text": entry.question,
-        "line": part.line(()),
-        **{name: getattr(entry, name) for name in ("explanation", "difficulty", "exercise", "source", "hint")},
-    }
-    match entry:
+    match entry := validated(part, KINDS[kind]):
         case ChoiceEntry():
-            return ChoiceQuestion(**shared, options=_options(part, entry))
+            return ChoiceQuestion(**_of_question(part, topic, entry), options=_options(part, entry))
         case NumberEntry():
             own = ("value", "unit", "tolerance", "calculation", "formula", "unit_shown")
-            return NumberQuestion(**shared, **{name: getattr(entry, name) for name in own})
+            return NumberQuestion(**_of_question(part, topic, entry), **{name: getattr(entry, name) for name in own})
         case CardEntry():
-            return CardQuestion(**shared, answer=entry.answer)
+            return CardQuestion(**_of_question(part, topic, entry), answer=entry.answer)
+        case ChainEntry():
+            return _chain(part, topic, entry)
     raise AssertionError(kind)
+
+
+def _shared(part: Document, topic: str, entry: QuestionEntry | ChainEntry) -> dict[str, Any]:
+    own = {name: getattr(entry, name) for name in ("difficulty", "exercise", "source")}
+    return {"id": f"{topic}/{entry.id}", "topic": topic, "text": entry.question, "line": part.line(()), **own}
+
+
+def _of_question(part: Document, topic: str, entry: QuestionEntry) -> dict[str, Any]:
+    return {**_shared(part, topic, entry), "explanation": entry.explanation, "hint": entry.hint}
+
+
+def _chain(part: Document, topic: str, entry: ChainEntry) -> Chain:
+    """Every draw is calculated here once, so that none is found to be wrong while somebody is asked."""
+    steps = tuple(
+        Step(
+            name=step.name,
+            text=step.question,
+            unit=step.unit,
+            tolerance=step.tolerance,
+            calculation=step.calculation,
+            explanation=step.explanation,
+        )
+        for step in entry.steps
+    )
+    drawn = {word: tuple(map(str, values)) for word, values in entry.draw.items()}
+    if math.prod(map(len, drawn.values())) > MOST_DRAWS:
+        raise part.error(("draw",), f"there are more than {MOST_DRAWS} draws", "Give fewer values.")
+    chain = Chain(**_shared(part, topic, entry), drawn=drawn, steps=steps)
+    for values in chain.draws():
+        try:
+            chain.with_values(values)
+        except KeyError as error:
+            remedy = f"The words are those of 'draw' and the names of earlier steps; {error} is none of them."
+            raise part.error(
+                ("steps",), "a text or a calculation uses a word that stands for nothing", remedy
+            ) from None
+        except (ValueError, IndexError) as error:
+            told = ", ".join(f"{word} {value}" for word, value in values.items())
+            raise part.error(("steps",), f"with {told}: {error}", "Mend the calculation or the unit.") from None
+    return chain
 
 
 def _options(part: Document, entry: ChoiceEntry) -> tuple[Option, ...]:
@@ -192,7 +259,7 @@ def _option(part: Document, index: int, entry: OptionEntry) -> Option:
     return Option(text=entry.right or entry.wrong or "", right=entry.right is not None, why=entry.why or "")
 
 
-def _refuse_same_ids(document: Document, questions: tuple[Question, ...]) -> None:
+def _refuse_same_ids(document: Document, questions: tuple[Item, ...]) -> None:
     lines: dict[str, int] = {}
     for index, question in enumerate(questions):
         if question.id in lines:

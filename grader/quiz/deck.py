@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from fsrs import Card, Rating, Scheduler
 
-from grader.quiz.questions import Bank, Question
+from grader.quiz.questions import Bank, Item
 
 T = TypeVar("T")
 NEW_A_DAY = 12
@@ -48,7 +48,7 @@ def choose(
     limit: int,
     topic: str | None = None,
     passed: Collection[str] = (),
-) -> tuple[Question, ...]:
+) -> tuple[Item, ...]:
     """At most `limit` questions to ask now, or those of one topic: due ones, then new ones, topics alternating.
 
     Who names a topic wants to see it, so there the day's share of new ones does not count. `passed` are the numbers of
@@ -63,7 +63,7 @@ def choose(
     return (*_alternating(again), *_alternating(fresh))
 
 
-def due(banks: Sequence[Bank], cards: Mapping[str, Card], now: datetime) -> list[Question]:
+def due(banks: Sequence[Bank], cards: Mapping[str, Card], now: datetime) -> list[Item]:
     """The questions that are due at `now` or soon after, the one that is most likely forgotten first."""
     listed = [question for bank in banks for question in bank.questions if question.id in cards]
     found = [question for question in listed if cards[question.id].due <= now + AHEAD]
@@ -71,7 +71,7 @@ def due(banks: Sequence[Bank], cards: Mapping[str, Card], now: datetime) -> list
     return sorted(found, key=lambda question: _SCHEDULER.get_card_retrievability(cards[question.id], moment))
 
 
-def unseen(banks: Sequence[Bank], cards: Mapping[str, Card], passed: Collection[str] = ()) -> list[Question]:
+def unseen(banks: Sequence[Bank], cards: Mapping[str, Card], passed: Collection[str] = ()) -> list[Item]:
     """The questions that were never asked, in the order in which to introduce them: those of exercises passed, then
     those of none, then the rest; the easy before the hard; one of each topic in turn."""
     keyed = []
@@ -82,15 +82,15 @@ def unseen(banks: Sequence[Bank], cards: Mapping[str, Card], passed: Collection[
     return [question for _, question in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _tier(question: Question, passed: Collection[str]) -> int:
+def _tier(question: Item, passed: Collection[str]) -> int:
     if question.exercise in passed:
         return 0
     return 1 if question.exercise is None or not passed else 2
 
 
-def _alternating(questions: Sequence[Question]) -> list[Question]:
+def _alternating(questions: Sequence[Item]) -> list[Item]:
     """The same questions in nearly the same order, no two of one topic in a row where that can be had."""
-    left, found = list(questions), list[Question]()
+    left, found = list(questions), list[Item]()
     while left:
         last = found[-1].topic if found else None
         topic, count = Counter(question.topic for question in left).most_common(1)[0]
@@ -148,7 +148,7 @@ def _read(text: str, parse: Callable[[str], T]) -> T | None:
         return None
 
 
-def keep(store: Store, question: Question, rating: Rating, now: datetime, seconds: float) -> datetime:
+def keep(store: Store, question: Item, rating: Rating, now: datetime, seconds: float) -> datetime:
     """Keep one answer, `seconds` after the question was shown. When the question is due again."""
     moment = now.astimezone(UTC)
     card = known(store).get(question.id) or Card(card_id=zlib.crc32(question.id.encode()), due=moment)
@@ -158,7 +158,7 @@ def keep(store: Store, question: Question, rating: Rating, now: datetime, second
     return card.due
 
 
-def rating(question: Question, *, right: bool, hinted: bool, seconds: float, first: bool) -> Rating:
+def rating(question: Item, *, right: bool, hinted: bool, seconds: float, first: bool) -> Rating:
     """How well an answer shows that the question is known. The `first` time a letter may be a lucky guess, so it counts
     as good at most."""
     if not right:
@@ -169,7 +169,7 @@ def rating(question: Question, *, right: bool, hinted: bool, seconds: float, fir
     return Rating.Easy if seconds <= _quick(question) and not guess else Rating.Good
 
 
-def _quick(question: Question) -> float:
+def _quick(question: Item) -> float:
     """Seconds within which an answer needs no thought: the time to read, and some to type."""
     words = len(" ".join([question.text, *question.choices]).split())
     return words / _READING + question.typing_seconds

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from grader.quiz import answers, units
 from grader.quiz.answers import Correctness, Judgement, Typed
+from grader.quiz.calculation import ROUNDING, as_written
 from grader.quiz.questions import Question
 from grader.quiz.units import ONE, Unit
 
 COST_MODEL = "19"
 """The exercise that asks for the formulas which `formula` names."""
-ROUNDING = ("ceil", "floor", "max", "min")
-"""What a calculation may call beside these formulas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +107,14 @@ class NumberQuestion(Question):
 
     @property
     def solution(self) -> tuple[str, ...]:
-        return f"The answer is {self._shown}.", f"Calculation: {_as_written(self.calculation)} = {self._shown}"
+        return f"The answer is {self.shown}.", f"Calculation: {as_written(self.calculation)} = {self.shown}"
 
     @property
     def correct(self) -> str:
-        return f"{self._shown} = {_as_written(self.calculation)}"
+        return f"{self.shown} = {as_written(self.calculation)}"
 
     @property
-    def _shown(self) -> str:
+    def shown(self) -> str:
         """The value with its unit, as one writes it: 96 MB, 2x, and 0.8 where it has none."""
         digits = f"{self.value:,.10g}"
         return digits if self.unit == "1" else f"{digits}{'' if self.unit in ('x', '×') else ' '}{self.unit}"
@@ -132,13 +130,7 @@ def _quantities(text: str) -> Iterator[str]:
     for call in _calls(text):
         for given in [*call.args, *(word.value for word in call.keywords)]:
             if not any(isinstance(node, ast.Call) for node in ast.walk(given)):
-                yield _as_written(ast.get_source_segment(text, given) or "")
-
-
-def _as_written(calculation: str) -> str:
-    """A calculation as one writes it: 2 GB where it says 2 * GB, and a × for every other product."""
-    named = re.sub(r" \* (?=[A-Za-z]+\b(?!\())", " ", calculation)
-    return re.sub(r" / (?=[A-Za-z]+\b(?!\())", "/", named).replace(" * ", " × ")
+                yield as_written(ast.get_source_segment(text, given) or "")
 
 
 def _calls(text: str) -> Iterator[ast.Call]:

@@ -14,8 +14,9 @@ from grader.quiz.answers import LETTERS, Correctness, Judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(ABC):
-    """What all kinds have. `id` is `topic/word` and never changes, for a learner's progress is kept under it.
+class Item(ABC):
+    """What a bank holds: one question, or a chain of them. `id` is `topic/word` and never changes, for a learner's
+    progress is kept under it.
 
     `exercise` is the number of the exercise that it belongs to, as "08"; `difficulty` goes from 1 to 3; `line` is where
     it begins in its bank's file."""
@@ -23,19 +24,39 @@ class Question(ABC):
     id: str
     topic: str
     text: str
-    explanation: str
     difficulty: int
     line: int
     exercise: str | None = None
     source: str | None = None
-    hint: str | None = None
 
-    open: ClassVar[bool] = False
-    """Whether only the person who answers can say how good an answer is."""
     guessable: ClassVar[bool] = False
     """Whether a right answer may be luck."""
     typing_seconds: ClassVar[float] = 4
     """What it takes to type an answer that one knows."""
+
+    @abstractmethod
+    def asked(self, seed: str) -> tuple[Question, ...]:
+        """The questions to put, one after the other: with options in an order and numbers that the seed decides."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The options to choose from, in the order in which they are shown."""
+        return ()
+
+    def placed(self, exercises: Collection[str]) -> Self:
+        """The item as a course has it that consists of these exercises: it names no other."""
+        return replace(self, exercise=self.exercise if self.exercise in exercises else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Item):
+    """A question that judges what is typed. What all kinds have."""
+
+    explanation: str
+    hint: str | None = None
+
+    open: ClassVar[bool] = False
+    """Whether only the person who answers can say how good an answer is."""
 
     @abstractmethod
     def judge(self, typed: str) -> Judgement:
@@ -61,10 +82,8 @@ class Question(ABC):
     def correct(self) -> str:
         """What is right, alone."""
 
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The options to choose from, in the order in which they are shown."""
-        return ()
+    def asked(self, seed: str) -> tuple[Question, ...]:
+        return (self.shuffled(seed),)
 
     def shuffled(self, seed: str) -> Self:
         """The same question with its options in another order."""
@@ -75,7 +94,6 @@ class Question(ABC):
         return typed
 
     def placed(self, exercises: Collection[str]) -> Self:
-        """The question as a course has it that consists of these exercises: it names no other."""
         exercise = self.exercise if self.exercise in exercises else None
         return replace(self, exercise=exercise, hint=self.hint or self._pointer(exercises))
 
@@ -177,10 +195,10 @@ class CardQuestion(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bank:
-    """The questions on one topic, in the order of their file. `order` is the bank's place among the topics."""
+    """The items on one topic, in the order of their file. `order` is the bank's place among the topics."""
 
     topic: str
     title: str
     order: int
-    questions: tuple[Question, ...]
+    questions: tuple[Item, ...]
     path: Path

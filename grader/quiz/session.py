@@ -17,7 +17,7 @@ from grader.quiz.answers import Correctness, Judgement
 from grader.quiz.deck import Store
 from grader.quiz.dialogue import Answered, Dialogue
 from grader.quiz.page import Page, when
-from grader.quiz.questions import Bank, Question
+from grader.quiz.questions import Bank, Item, Question
 
 _RATINGS = {"1": Rating.Again, "2": Rating.Hard, "3": Rating.Good, "4": Rating.Easy}
 _RATE = "How well did you know it? 1 not at all, 2 with effort, 3 well, 4 at once: "
@@ -80,10 +80,10 @@ class QuizSession:
     page: Page
     titles: Mapping[str, str]
     seed: int
-    results: list[tuple[Question, bool]] = field(default_factory=list)
+    results: list[tuple[Item, bool]] = field(default_factory=list)
     _hinted: bool = False
 
-    def hold(self, chosen: Sequence[Question]) -> bool:
+    def hold(self, chosen: Sequence[Item]) -> bool:
         """Ask all, and what was missed once more. Whether it came to its end."""
         try:
             if chosen:
@@ -97,19 +97,28 @@ class QuizSession:
             return False
         return True
 
-    def _put(self, question: Question, place: str, label: str = "") -> None:
-        """Ask a question, for the first time or with a `label`, and keep what the answer was worth."""
-        self._hinted = False
-        shown = question.shuffled(f"{self.seed} {question.id} {label}")
-        heading = f"{self.titles[question.topic]} · {label}{place} · difficulty {question.difficulty} of 3"
-        answered = self._dialogue().put(shown, heading)
-        rating = self._rating(shown, answered, again=bool(label))
-        deck.keep(self.store, question, rating, self.now(), answered.seconds)
+    def _put(self, item: Item, place: str, label: str = "") -> None:
+        """Ask a question or a chain of them, for the first time or with a `label`, and keep what it was worth."""
+        questions = item.asked(f"{self.seed} {item.id} {label}")
+        worst, seconds = Rating.Easy, 0.0
+        for number, shown in enumerate(questions, 1):
+            self._hinted = False
+            part = f" · part {number} of {len(questions)}" if len(questions) > 1 else ""
+            heading = f"{self.titles[item.topic]} · {label}{place}{part} · difficulty {item.difficulty} of 3"
+            answered = self._dialogue().put(shown, heading)
+            rating = self._rating(shown, answered, again=bool(label))
+            seconds += answered.seconds
+            missed_before, worst = worst == Rating.Again, min(worst, rating)
+            if not missed_before and (worst == Rating.Again or number == len(questions)):
+                self._keep(item, worst, seconds, label)  # one that was missed is, whether or not its chain is finished
+            if answered.right is not None:
+                self.say(self.page.outcome(answered.right, answered.judgement.message))
+                self.say(self.page.answer(shown))
+
+    def _keep(self, item: Item, rating: Rating, seconds: float, label: str) -> None:
+        deck.keep(self.store, item, rating, self.now(), seconds)
         if not label:
-            self.results.append((question, rating > Rating.Again))
-        if answered.right is not None:
-            self.say(self.page.outcome(answered.right, answered.judgement.message))
-            self.say(self.page.answer(shown))
+            self.results.append((item, rating > Rating.Again))
 
     def _dialogue(self) -> Dialogue:
         keys = {"?": self._help}

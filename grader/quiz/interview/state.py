@@ -165,12 +165,13 @@ def draw_questions(
     count: int | None = None,
 ) -> tuple[Question, ...]:
     """Questions that were not answered right lately (`known` were): those about the exercise first, then one topic
-    after the other. `count` overrides how many fit the time."""
+    after the other, and no chains. `count` overrides how many fit the time."""
     number = min(MOST, max(FEWEST, int(minutes // MINUTES_A_QUESTION))) if count is None else count
     chance = random.Random(seed)
     pools = []
     for bank in banks:
-        pool = [question for question in bank.questions if question.id not in known] or list(bank.questions)
+        single = [item for item in bank.questions if isinstance(item, Question)]
+        pool = [question for question in single if question.id not in known] or single
         chance.shuffle(pool)
         pools.append(pool)
     chance.shuffle(pools)
