@@ -23,7 +23,7 @@ WORDS = {"passed": "passed", "begun": "under way", "new": "not begun"}
 def page(found: Sequence[Standing], now: datetime, *, color: bool, width: int, plain: bool = False) -> str:
     """The map, `width` columns wide; `plain` is one sentence an exercise, for screen readers."""
     coming, reached = next_one(found), milestones.milestones(found)
-    end = Text(_advice(coming))
+    end = Text(advice(found))
     if plain:
         lines = [Text(_sentence(each, now)) for each in found]
         parts = [Text(milestones.sentence(each)) for each in reached]
@@ -84,7 +84,7 @@ def _grid(found: Sequence[Standing], coming: Standing | None, now: datetime) -> 
         arrow = "→" if coming and each.exercise.name == coming.exercise.name else " "
         name = Text(f"{each.exercise.number}  {each.exercise.title}")
         row = [column[place] for column in shown.values()]
-        grid.add_row(Text.assemble(arrow, (mark, style)), name, *row, Text(_remark(each, now), "dim"))
+        grid.add_row(Text.assemble(arrow, (mark, style)), name, *row, Text(remark(each, now), "dim"))
     return grid
 
 
@@ -92,7 +92,8 @@ def _best(each: Standing) -> str:
     return f"{each.best:.0f} %" if each.attempts else ""
 
 
-def _remark(each: Standing, now: datetime) -> str:
+def remark(each: Standing, now: datetime) -> str:
+    """When it was passed or tried, or how long it takes and what it needs."""
     if each.until_pass and each.passed_at:
         tries = "on the first try" if each.until_pass == 1 else f"on try {each.until_pass}"
         return f"passed {tries}, {ago(each.passed_at, now)}"
@@ -104,13 +105,13 @@ def _remark(each: Standing, now: datetime) -> str:
 
 def _sentence(each: Standing, now: datetime) -> str:
     numbers = f", best {each.best:.0f} %, {each.attempts} tries" if each.attempts else ""
-    remark = _remark(each, now)
-    return (
-        f"{each.exercise.number} {each.exercise.title}: {WORDS[each.state]}{numbers}. {remark[:1].upper()}{remark[1:]}."
-    )
+    told = remark(each, now)
+    return f"{each.exercise.number} {each.exercise.title}: {WORDS[each.state]}{numbers}. {told[:1].upper()}{told[1:]}."
 
 
-def _advice(coming: Standing | None) -> str:
+def advice(found: Sequence[Standing]) -> str:
+    """What to do next."""
+    coming = next_one(found)
     if coming is None:
         return "Everything is passed. make quiz and make interview keep it fresh."
     verb = "Go on with" if coming.state == "begun" else "Next"
