@@ -8,16 +8,13 @@ from grader import catalog
 from grader.submission import begun
 
 HEADINGS = ("idea", "contract", "example", "mistake", "interview", "reading")
-TO_BE_MENDED = ("21_debug_distributed",)
-"""Exercises whose stub is code that runs and is wrong, so that it looks as if somebody had begun."""
 LINES = 160
 """So long may a solution be: it is read in one sitting."""
 
 
 def demand_complete(name: str, root: Path, *, mutants: int, variants: int) -> None:
     """Enough mutants and variants, a mutant for every check, three hints everywhere, a reason and a section for each
-    check, nothing else in the folder, a probe that asks for what `requires` names, and a stub that nobody has begun, or
-    that is to be mended."""
+    check, nothing else in the folder, a probe that asks for what `requires` names, and a stub that nobody has begun."""
     exercise = catalog.load(name, root)
     catalog.check_nothing_else(exercise.folder)
     catalog.check_calls(exercise)
@@ -26,7 +23,7 @@ def demand_complete(name: str, root: Path, *, mutants: int, variants: int) -> No
     assert len(wrong) >= mutants and len(catalog.variants(exercise, root)) >= variants
     assert {check.id for check in exercise.checks} == {check for mutant in wrong for check in mutant.fails}
     assert len(exercise.hints) == 3 and all(len(check.hints) == 3 for check in exercise.checks)
-    assert not begun(exercise, root) or name in TO_BE_MENDED
+    assert not begun(exercise, root)
 
 
 def demand_teaching(name: str, root: Path) -> None:

@@ -342,6 +342,7 @@ def test_the_students_file_plays_no_part(house: House) -> None:
         ("requires:\n", "prerequisites: [02_shard_dta]\nrequires:\n", 3, "prerequisites names '02_shard_dta'"),
         ("requires:\n", "companions:\n  - 03_train_ddp\nrequires:\n", 4, "names the exercise itself"),
         ("requires:\n", "time_box: 0\nrequires:\n", 3, "must be greater than 0"),
+        ("requires:\n", "stub: 12ab\nrequires:\n", 3, "must be a SHA-256"),
     ],
 )  # fmt: skip
 def test_a_fault_in_the_manifest_is_told_with_its_line(house: House, old: str, new: str, line: int, said: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -356,6 +357,15 @@ def test_a_script_is_begun_when_nothing_in_it_refuses(root: Path, source: bytes,
     """Where no name is required, the whole file counts; an empty one is not begun."""
     write(root / "exercises" / "03_train_ddp" / "train_ddp.py", source)
     assert begun(exercise_at(root, requires=()), root) is expected
+
+
+def test_an_exercise_whose_stub_runs_is_begun_when_it_is_another_file(root: Path) -> None:
+    """There no function refuses, so its digest tells."""
+    source = b"def train_ddp(rank):\n    return rank\n"
+    given = replace(exercise_at(root), stub_digest=hashlib.sha256(source).hexdigest())
+    for content, expected in ((source, False), (source.replace(b"rank\n", b"-rank\n"), True), (b" \n", False)):
+        write(root / "exercises" / "03_train_ddp" / "train_ddp.py", content)
+        assert begun(given, root) is expected
 
 
 def test_a_missing_file_is_not_begun(root: Path) -> None:

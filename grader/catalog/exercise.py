@@ -47,6 +47,7 @@ def load(name: str, root: Path) -> Exercise:
         time_box=manifest.time_box,
         imports_dynamo=manifest.imports_dynamo,
         preload=tuple(manifest.preload),
+        stub_digest=manifest.stub or "",
         prerequisites=tuple(manifest.prerequisites),
         companions=tuple(manifest.companions),
     )

@@ -32,6 +32,12 @@ def _module(value: str) -> str:
     return value
 
 
+def _digest(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ValueError("must be a SHA-256 in hexadecimal, as `sha256sum` prints it")
+    return value
+
+
 def _distinct(values: list[str]) -> list[str]:
     if len(set(values)) < len(values):
         raise ValueError("must not name anything twice")
@@ -56,6 +62,7 @@ Text = Annotated[str, AfterValidator(_text)]
 Word = Annotated[str, AfterValidator(_word)]
 Variable = Annotated[str, AfterValidator(_variable)]
 Module = Annotated[str, AfterValidator(_module)]
+Digest = Annotated[str, AfterValidator(_digest)]
 Words = Annotated[list[str], AfterValidator(_distinct)]
 Hints = Annotated[list[Text], AfterValidator(_three_or_none)]
 WorldSizes = Annotated[list[int], AfterValidator(_world_sizes)]
@@ -111,7 +118,8 @@ class CheckEntry(Strict):
 
 
 class Manifest(Strict):
-    """exercise.yaml. `time_box` is in minutes. `preload` are modules that its ranks find imported."""
+    """exercise.yaml. `time_box` is in minutes. `preload` are modules that its ranks find imported. `stub` is the
+    SHA-256 of a stub in which no function raises NotImplementedError, so that one can tell whether it was changed."""
 
     title: Text
     summary: Text
@@ -124,6 +132,7 @@ class Manifest(Strict):
     hints: Hints = []
     imports_dynamo: bool = False
     preload: list[Module] = []
+    stub: Digest | None = None
 
 
 class HiddenCheck(CheckEntry):

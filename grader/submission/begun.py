@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from grader.model import Exercise
@@ -11,11 +12,13 @@ from grader.submission.found import own_file, read
 
 
 def begun(exercise: Exercise, root: Path) -> bool:
-    """Whether the student has changed the stub: one required function at least no longer raises NotImplementedError.
-    A file that does not compile is begun, a missing one is not."""
+    """Whether the student has changed the stub: one required function at least no longer raises NotImplementedError,
+    or, where the stub runs, it is another file. One that does not compile is begun, a missing one is not."""
     try:
         source = read(own_file(exercise, root))
     except UsageError:
         return False
+    if exercise.stub_digest and source.strip():
+        return hashlib.sha256(source).hexdigest() != exercise.stub_digest
     problem, untouched = look(source, [entry.name for entry in exercise.requires])
     return bool(source.strip()) if problem else not untouched
