@@ -266,6 +266,17 @@ def test_an_exercise_may_want_modules_that_take_long_to_import(house: House) -> 
         assert request_of(plain(request)) == request
 
 
+def test_an_exercise_may_be_a_script(house: House) -> None:
+    """Its ranks are told so, for such a file must not be imported; nothing can be looked for in it."""
+    named = MANIFEST[MANIFEST.index("requires:") : MANIFEST.index("cases:")]
+    script = f"script: true\n{MANIFEST.replace(named, 'requires: {}' + chr(10))}"
+    for text, wanted in ((MANIFEST, False), (script, True)):
+        exercise = house.load(manifest=text)
+        submission = Submission.of(Path("student.py"), b"")
+        request = request_for(exercise, submission, import_case(), start_method="fork", live=False, alone=True)
+        assert request.script is wanted and request_of(plain(request)) == request
+
+
 def test_cases_of_a_family_share_no_parameters(house: House) -> None:
     """What one run does to its parameters cannot reach another's."""
     first, second = house.load().cases[:2]
@@ -343,6 +354,7 @@ def test_the_students_file_plays_no_part(house: House) -> None:
         ("requires:\n", "companions:\n  - 03_train_ddp\nrequires:\n", 4, "names the exercise itself"),
         ("requires:\n", "time_box: 0\nrequires:\n", 3, "must be greater than 0"),
         ("requires:\n", "stub: 12ab\nrequires:\n", 3, "must be a SHA-256"),
+        ("requires:\n", "script: true\nrequires:\n", 4, "a script is not imported"),
     ],
 )  # fmt: skip
 def test_a_fault_in_the_manifest_is_told_with_its_line(house: House, old: str, new: str, line: int, said: str) -> None:

@@ -46,6 +46,7 @@ def load(name: str, root: Path) -> Exercise:
         hints=tuple(manifest.hints),
         time_box=manifest.time_box,
         imports_dynamo=manifest.imports_dynamo,
+        script=manifest.script,
         preload=tuple(manifest.preload),
         stub_digest=manifest.stub or "",
         prerequisites=tuple(manifest.prerequisites),
@@ -170,6 +171,9 @@ def _check_probes(document: Document, families: Mapping[str, CaseFamily], path: 
 
 
 def _check_requires(document: Document, manifest: Manifest) -> None:
+    if manifest.script and manifest.requires:
+        remedy = "Write `requires: {}`; what a script promises is seen when it is run."
+        raise document.error(("requires",), "a script is not imported, so no name in it is looked for", remedy)
     for name, signature in manifest.requires.items():
         if not is_dotted_name(name):
             raise document.error(

@@ -118,8 +118,9 @@ class CheckEntry(Strict):
 
 
 class Manifest(Strict):
-    """exercise.yaml. `time_box` is in minutes. `preload` are modules that its ranks find imported. `stub` is the
-    SHA-256 of a stub in which no function raises NotImplementedError, so that one can tell whether it was changed."""
+    """exercise.yaml. `time_box` is in minutes. `preload` are modules that its ranks find imported. The student's file
+    is a `script` that is run and never imported. `stub` is the SHA-256 of a stub in which no function raises
+    NotImplementedError, so that one can tell whether it was changed."""
 
     title: Text
     summary: Text
@@ -131,6 +132,7 @@ class Manifest(Strict):
     companions: Words = []
     hints: Hints = []
     imports_dynamo: bool = False
+    script: bool = False
     preload: list[Module] = []
     stub: Digest | None = None
 

@@ -98,14 +98,16 @@ class Activity(NamedTuple):
     seconds: float
 
 
-def activity() -> dict[int, Activity]:
-    """Of this process and each one below it that has not ended, by process id."""
-    found, me = {}, psutil.Process()
-    for process in [me, *me.children(recursive=True)]:
-        with suppress(psutil.Error), process.oneshot():
-            if (status := process.status()) != psutil.STATUS_ZOMBIE:
-                times = process.cpu_times()
-                found[process.pid] = Activity(status in AWAKE, times.user + times.system)
+def activity(roots: Iterable[int] | None = None) -> dict[int, Activity]:
+    """Of these processes, or of this one, and of each one below them that has not ended, by process id."""
+    found: dict[int, Activity] = {}
+    for root in [os.getpid()] if roots is None else roots:
+        with suppress(psutil.Error):
+            for process in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
+                with suppress(psutil.Error), process.oneshot():
+                    if (status := process.status()) != psutil.STATUS_ZOMBIE:
+                        times = process.cpu_times()
+                        found[process.pid] = Activity(status in AWAKE, times.user + times.system)
     return found
 
 

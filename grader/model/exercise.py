@@ -121,8 +121,9 @@ def file_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exercise:
-    """One folder of exercises/. `preload` are modules that take long to import and that its ranks find imported.
-    `stub_digest` is that of a stub that runs, empty where its functions raise NotImplementedError."""
+    """One folder of exercises/. `preload` are modules that take long to import and that its ranks find imported. The
+    student's file is a `script` that probes run and nobody imports, or a module. `stub_digest` is that of a stub that
+    runs, empty where its functions raise NotImplementedError."""
 
     name: str
     title: str
@@ -137,6 +138,7 @@ class Exercise:
     prerequisites: tuple[str, ...] = ()
     companions: tuple[str, ...] = ()
     imports_dynamo: bool = False
+    script: bool = False
     preload: tuple[str, ...] = ()
     stub_digest: str = ""
 

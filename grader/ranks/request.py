@@ -19,7 +19,7 @@ class Request:
     that they want to hear at once what ranks print; `alone`
     that the kernel counts the ranks' processes apart from all others of the user; `dynamo` that the ranks may use
     torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile; `preload`
-    are further modules that the host imports first. The ranks
+    are further modules that the host imports first; `script` that the student's file is never imported. The ranks
     are forks of those who read this and have it in their memory: nothing here is secret from any of them."""
 
     file: str
@@ -42,6 +42,7 @@ class Request:
     dynamo_soon: bool
     preload: tuple[str, ...] = ()
     echo: bool = False
+    script: bool = False
 
 
 def plain(request: Request) -> dict[str, Any]:
@@ -90,6 +91,7 @@ def request_for(
         dynamo_soon=any(other.needs_dynamo for other in exercise.cases),
         preload=exercise.preload,
         echo=echo,
+        script=exercise.script,
     )
 
 

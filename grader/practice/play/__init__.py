@@ -34,7 +34,7 @@ def case_of(exercise: Exercise, submission: Submission, ranks: int, seconds: flo
         world_size=ranks,
         probe="play",
         deadline=seconds,
-        parameters={"as_script": _is_script(exercise, submission.source)},
+        parameters={"as_script": exercise.script or _is_script(exercise, submission.source)},
         limits=Limits(output=OUTPUT),
         folder=Path(__file__).parent,
     )

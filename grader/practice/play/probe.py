@@ -10,9 +10,8 @@ def play(rank: Any) -> None:
     """Call main(rank, world_size), or run the file as a script; RANK and WORLD_SIZE are set as torchrun sets them."""
     place = {"RANK": rank.rank, "LOCAL_RANK": rank.rank, "WORLD_SIZE": rank.world_size}
     os.environ.update({name: str(value) for name, value in {**place, "LOCAL_WORLD_SIZE": rank.world_size}.items()})
-    module = rank.student
     if rank.parameters["as_script"]:
-        sys.argv = [module.__file__]
-        runpy.run_path(module.__file__, run_name="__main__")
+        sys.argv = [str(rank.file)]
+        runpy.run_path(str(rank.file), run_name="__main__")
     else:
-        module.main(rank.rank, rank.world_size)
+        rank.student.main(rank.rank, rank.world_size)

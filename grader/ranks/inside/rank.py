@@ -52,7 +52,9 @@ class Rank:
         self.parameters: Mapping[str, Any] = scene.parameters
         self.scratch = Path.cwd()
         self.shared = Path(scene.shared)
-        self._module: str = Path(scene.file).stem
+        self.file = Path(scene.student_file)
+        """The student's file, for a probe that runs it as a script and may not import it."""
+        self._module: str = self.file.stem
         self.send = send
         self._recorded: set[str] = set()
         self._held: list[Any] = []
@@ -268,7 +270,7 @@ def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
 
 
 def _probe(rank: Rank, scene: Scene) -> None:
-    if scene.requires or not scene.probe:
+    if scene.requires or not (scene.probe or scene.script):
         check_contract(rank.student, scene.requires, scene.file)
     if scene.probe:
         getattr(importlib.import_module("probe"), scene.probe)(rank)

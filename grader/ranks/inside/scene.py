@@ -12,11 +12,13 @@ from grader.ranks.inside.limits import Bounds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A run as its ranks see it. `code` (the student's file and the probe), `shared` and `scratch` (with a folder for
-    each rank) are folders; `port` is reserved for the run; `began` is the monotonic clock's nanoseconds at its
-    start; `inherited` are the supervisor's descriptors, which a forked rank has to close."""
+    """A run as its ranks see it. `script` says that the student's file is never imported. `code` (that file and the
+    probe), `shared` and `scratch` (with a folder for each rank) are folders; `port` is reserved for the run; `began` is
+    the monotonic clock's nanoseconds at its start; `inherited` are the supervisor's descriptors, which a forked rank
+    has to close."""
 
     file: str
+    script: bool
     requires: tuple[tuple[str, str | None], ...]
     probe: str
     world_size: int

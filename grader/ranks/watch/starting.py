@@ -47,6 +47,7 @@ def _scene(request: Request, folder: RunFolder, port: int, began: int, inherited
     limits = request.limits
     return Scene(
         file=request.file,
+        script=request.script,
         requires=request.requires,
         probe=request.probe,
         world_size=request.world_size,

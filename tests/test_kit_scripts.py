@@ -1,0 +1,126 @@
+"""Scripts run as programs: what they find is what `python FILE` and torchrun give, and they are watched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grader.kit.scripts import Job, Program, forks_workers, run_all
+
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+} | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+AGENT = ("--standalone", "--max-restarts", "1", "--nproc-per-node", "2")
+WORKER = """
+import os, signal
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print("sum", total.item(), "attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+"""
+PATIENCE, LONGEST = 40, 400
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a script with this source."""
+
+    def started(source: str, *arguments: str, **how: object) -> Program:
+        file = tmp_path / "script.py"
+        file.write_text(source + "\n")
+        return Program(tmp_path, str(file), arguments, ENVIRONMENT, **how)  # type: ignore[arg-type]
+
+    return started
+
+
+def ended(*programs: Program, patience: int = PATIENCE, longest: int = LONGEST) -> Job:
+    job = Job(programs, str(programs[0].folder / "script.py"), patience, longest)
+    while not job.over():
+        time.sleep(0.01)
+    return job
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "printed"),
+    [
+        ("import sys; print(__name__, sys.argv[1:], sys.path[0] in __file__)", 0, "__main__ ['a', 'b'] True"),
+        ("import sys; sys.exit()", 0, ""),
+        ("import sys; sys.exit(7)", 7, ""),
+        ("import sys; sys.exit('bad news')", 1, "bad news"),
+        ("raise ValueError('no')", 1, "ValueError: no"),
+        ("import atexit, sys; atexit.register(print, 'bye'); sys.exit(3)", 3, "bye"),
+        ("import threading\nthreading.Timer(0.2, print, ['late']).start()", 0, "late"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, ""),
+        ("import multiprocessing as m; p = m.Process(target=print, args=['child']); p.start(); p.join()", 0, "child"),
+        ("import sys; sys.stdin.read() and print('input')", 0, ""),
+    ],
+)
+def test_a_fork_ends_as_an_interpreter_does(start: Start, source: str, code: int, printed: str) -> None:
+    """Its exit code and what it prints."""
+    program = start(source, "a", "b")
+    ended(program)
+    assert (program.code, printed in program.printed()) == (code, True), program.printed()
+
+
+def test_a_fork_begins_like_a_new_interpreter(start: Start) -> None:
+    """With random numbers of its own, and with no descriptor but input, output, and one for its stack."""
+    source = "import os, random, torch; print(torch.rand(1), random.random(), len(os.listdir('/dev/fd')))"
+    programs = [start(source), start(source)]
+    ended(*programs)
+    first, second = (program.printed().split() for program in programs)
+    assert first[0] != second[0] and first[1] != second[1] and int(first[2]) <= 5
+
+
+def test_torchs_agent_restarts_forks(start: Start) -> None:
+    """The real agent, with workers that are forks of it where this torch lets them be; one kills itself."""
+    assert forks_workers(), "torch starts its workers otherwise now: see grader.kit.scripts.POPEN"
+    program = start(WORKER, agent=AGENT)
+    job = ended(program)
+    assert (program.code, job.hung) == (0, False), program.printed()
+    assert program.printed().count("sum 2.0 attempt 0") == program.printed().count("sum 2.0 attempt 1") == 2
+
+
+def test_an_agent_whose_workers_fail_fails(start: Start) -> None:
+    """And a worker that is only finished does not."""
+    failing = start("import sys; sys.exit(3)", agent=AGENT)
+    ended(failing)
+    fine = start("import sys; sys.exit()", agent=AGENT)
+    ended(fine)
+    assert (failing.code, fine.code) == (1, 0), failing.printed()
+
+
+def test_a_job_in_which_nothing_moves_is_ended_with_its_line(start: Start) -> None:
+    """Two ranks wait for each other."""
+    program = start("import time\n\ndef wait():\n    time.sleep(1000)\n\nwait()\n", agent=AGENT)
+    job = ended(program, patience=4)
+    assert (job.hung, job.moving, set(job.lines.values())) == (True, False, {4})
+    assert program.code == -signal.SIGKILL and not program.processes()
+
+
+def test_a_job_that_never_stops_moving_is_ended_too(start: Start) -> None:
+    """It is told apart from one in which nothing moves."""
+    job = ended(start("while True: pass"), longest=4)
+    assert (job.hung, job.moving) == (True, True)
+
+
+def test_jobs_of_a_chain_follow_one_another(start: Start) -> None:
+    """And those of several chains run at the same time."""
+    seen: list[str] = []
+
+    def job(name: str) -> Callable[[], Job]:
+        return lambda: Job([start("import sys; print(sys.argv[1])", name)], "script.py", PATIENCE, LONGEST)
+
+    run_all([[job("a"), job("b")], [job("c")]], 2, lambda job: seen.append(job.programs[0].printed().strip()))
+    assert sorted(seen) == ["a", "b", "c"] and seen.index("a") < seen.index("b")
