@@ -71,7 +71,8 @@ def test_a_fork_ends_as_an_interpreter_does(start: Start, source: str, code: int
     """Its exit code and what it prints."""
     program = start(source, "a", "b")
     ended(program)
-    assert (program.code, printed in program.printed()) == (code, True), program.printed()
+    said = program.printed() + program.complained()
+    assert (program.code, printed in said) == (code, True), said
 
 
 def test_a_fork_begins_like_a_new_interpreter(start: Start) -> None:
@@ -88,7 +89,7 @@ def test_torchs_agent_restarts_forks(start: Start) -> None:
     assert forks_workers(), "torch starts its workers otherwise now: see grader.kit.scripts.POPEN"
     program = start(WORKER, agent=AGENT)
     job = ended(program)
-    assert (program.code, job.hung) == (0, False), program.printed()
+    assert (program.code, job.hung) == (0, False), program.complained()
     assert program.printed().count("sum 2.0 attempt 0") == program.printed().count("sum 2.0 attempt 1") == 2
 
 
@@ -98,7 +99,7 @@ def test_an_agent_whose_workers_fail_fails(start: Start) -> None:
     ended(failing)
     fine = start("import sys; sys.exit()", agent=AGENT)
     ended(fine)
-    assert (failing.code, fine.code) == (1, 0), failing.printed()
+    assert (failing.code, fine.code) == (1, 0), failing.complained()
 
 
 def test_a_job_in_which_nothing_moves_is_ended_with_its_line(start: Start) -> None:

@@ -223,28 +223,29 @@ def _fork_workers(stacks: Path, prepare: Prepare) -> None:
 
 
 class Program:
-    """A program of one process and those below it, with its output in `folder`, which is its working directory's
-    neighbour for stacks, too. `agent` are torchrun's options, None for plain `python`."""
+    """A process and those below it, `python FILE ARGUMENTS` or, with the options of an `agent`, `torchrun`. What they
+    print lies in `folder`."""
 
     def __init__(
         self, folder: Path, file: str, arguments: Sequence[str], environment: Mapping[str, str], *,
         agent: Sequence[str] | None = None, fresh: bool = False, prepare: Prepare = lambda: None,
     ) -> None:  # fmt: skip
         self.folder = folder
-        self.output = folder / f"output-{time.monotonic_ns()}"
+        now = time.monotonic_ns()
+        self.output, self.errors = folder / f"output-{now}", folder / f"errors-{now}"
         words = [*(agent or ()), file, *arguments]
-        with self.output.open("wb") as output:
+        with self.output.open("wb") as output, self.errors.open("wb") as errors:
             if fresh:
                 start = [sys.executable, *(["-m", "torch.distributed.run"] if agent is not None else []), *words]
                 self.process: Any = subprocess.Popen(
-                    start, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                    start, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
                     start_new_session=True,
                 )  # fmt: skip
             else:
                 main = functools.partial(run_file, file, arguments, prepare)
                 if agent is not None:
                     main = functools.partial(run_agent, words, folder, prepare)
-                self.process = Fork(main, environment, folder, output, output)
+                self.process = Fork(main, environment, folder, output, errors)
 
     @property
     def code(self) -> int | None:
@@ -252,9 +253,13 @@ class Program:
         found: int | None = self.process.poll()
         return found
 
-    def printed(self, most: int = 4000) -> str:
-        """The end of what it has printed."""
-        return self.output.read_bytes()[-most:].decode(errors="replace")
+    def printed(self) -> str:
+        """What it has printed."""
+        return self.output.read_text(errors="replace")
+
+    def complained(self) -> str:
+        """What it has printed on stderr."""
+        return self.errors.read_text(errors="replace")
 
     def processes(self) -> list[int]:
         """The program's process, if it has not ended, and all below it."""

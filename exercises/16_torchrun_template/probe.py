@@ -1,0 +1,431 @@
+"""Runs the student's script as a program, again and again: alone, under torchrun, by two agents, stopped and started
+again, and with what it has to refuse.
+
+The script trains a workload that is written here. Its model notes in each step which samples the process trains on and
+the values before the step, and it kills or stops its own process at a step that the launch names. The first values of a
+model are drawn for each rank and attempt anew. This file is imported by the workload as well, and knows no expected
+value.
+"""
+
+import importlib
+import importlib.util
+import json
+import math
+import os
+import signal
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from grader.kit import disturb, files, ports, processes, scripts, spies, stores, values
+
+SAMPLES, EPOCHS, BATCH, FEATURES, HIDDEN, CLASSES = 21, 3, 4, 3, 4, 3
+MANY = 70
+"""So many samples show what is done where no batch size is given."""
+NAME = "model.pt"
+PATIENCE, NO_PATIENCE = 40, 10
+"""Looks in a row without any movement that make a job stuck, at first, and once one has been stuck."""
+LONGEST, NOT_SO_LONG = 240, 60
+"""Looks after which a job that moves all the time is ended, likewise: 60 and 15 s."""
+AT_ONCE = 4
+LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC", "RANKLINGS_")
+"""How variables begin that a launcher has set."""
+SPIES = []
+"""The one that hears of what this process writes, where it is a fork of the probe."""
+ENTERED = ExitStack()
+"""What holds to the end of such a process."""
+
+
+# -- the workload, in the processes that run the script ----------------------------------------------------------------
+
+
+def lr_of(seed):
+    """The learning rate that is asked for."""
+    return round(0.15 + 0.1 * (seed % 7) / 7, 4)
+
+
+def data_of(seed, samples):
+    return spies.NumberedData(samples, seed, features=FEATURES, classes=CLASSES)
+
+
+def initial_values(seed, rank, attempt, number):
+    """What the model that a rank builds as its `number`th in an attempt begins with."""
+    return {
+        name: values.normal(tensor.shape, seed, "initial", rank, attempt, number, name)
+        for name, tensor in Classifier().tensors().items()
+    }
+
+
+class Classifier(spies.FunctionalModel):
+    """Two linear layers, one of which happens to be called `module`, and a buffer."""
+
+    notes = None
+
+    def __init__(self):
+        super().__init__()
+        self.module = nn.Linear(FEATURES, HIDDEN, dtype=torch.float64)
+        self.head = nn.Linear(HIDDEN, CLASSES, dtype=torch.float64)
+        self.register_buffer("scale", torch.ones(FEATURES, dtype=torch.float64))
+
+    @staticmethod
+    def compute(tensors, inputs):
+        """The logits, shape (batch, CLASSES)."""
+        features = inputs[:, 1:] * tensors["scale"]
+        hidden = torch.tanh(nn.functional.linear(features, tensors["module.weight"], tensors["module.bias"]))
+        return nn.functional.linear(hidden, tensors["head.weight"], tensors["head.bias"])
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        if self.notes is not None and outputs.requires_grad:
+            self.notes.forward(self, inputs, outputs)
+        return outputs
+
+
+def flat(tensors):
+    """All values in one list, in the order of the names."""
+    return [number for name in sorted(tensors) for number in tensors[name].detach().flatten().tolist()]
+
+
+class Notes:
+    """What this process does in a launch, in a file of its own in the launch's folder: a line for each step."""
+
+    def __init__(self, folder):
+        self.folder, self.plan = Path(folder), json.loads((Path(folder) / "plan.json").read_text())
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        self.path = Path(self.plan["path"])
+        self.steps, self.built, self.held, self.seen = 0, 0, [], None
+        self.name = f"{self.rank}-{self.attempt}-{os.getpid()}-{time.monotonic_ns()}"
+        self.note(
+            rank=self.rank, attempt=self.attempt, world_size=int(os.environ.get("WORLD_SIZE", "1")), pid=os.getpid()
+        )
+
+    def note(self, **what):
+        with (self.folder / f"note-{self.name}").open("a") as file:
+            file.write(json.dumps(what) + "\n")
+
+    def build(self):
+        """A model with values that are drawn for this rank and attempt."""
+        model = Classifier()
+        drawn = initial_values(self.plan["seed"], self.rank, self.attempt, self.built)
+        for name, tensor in model.tensors().items():
+            tensor.data.copy_(drawn[name])
+        self.built += 1
+        model.notes = self
+        return model
+
+    def forward(self, model, inputs, outputs):
+        """A forward that may become a step: note it once a gradient comes back."""
+        self.hold_group()
+        if self.rank == 0:
+            self.look_at_checkpoint()
+        self.disturb()
+        told, batch, state = [], spies.numbers_of(inputs), flat(model.tensors())
+
+        def step(_):
+            if not told:
+                told.append(True)
+                self.steps += 1
+                self.note(batch=batch, state=state)
+
+        outputs.register_hook(step)
+
+    def hold_group(self):
+        """In torch 2.13 a DDP model that is the last owner of a destroyed group can deadlock in its destructor."""
+        if not self.held and torch.distributed.is_initialized():
+            self.held.append(torch.distributed.group.WORLD)
+
+    def disturb(self):
+        """Die or stop, where the launch wants it of this rank in this step of its first attempt."""
+        what, rank, step = self.plan.get("disturb") or (None, -1, -1)
+        if (self.rank, self.steps, self.attempt) == (rank, step, 0):
+            if what == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if what == "stop":
+                (self.folder / "stop").touch()
+                time.sleep(3600)
+
+    def look_at_checkpoint(self):
+        """Keep what is at the path, when that is another file, or another content, than at the last look."""
+        try:
+            number = os.open(self.path, os.O_RDONLY)
+        except OSError:
+            return
+        seen = os.fstat(number)
+        mark = (seen.st_ino, seen.st_mtime_ns, seen.st_size)
+        if mark != self.seen:  # the descriptor stays open, so that no other file gets its number
+            content = os.pread(number, seen.st_size, 0)
+            (self.folder / f"kept-{self.name}-{self.steps}").write_bytes(content)
+            again = self.seen is not None and self.seen[0] == seen.st_ino
+            self.note(kept=self.steps, again=again)
+            self.seen = mark
+            self.held.append(number)
+        else:
+            os.close(number)
+
+    def hear(self, write):
+        """Of each file that this process writes, or gives a name. Dies in it where the launch wants it."""
+        here, path = os.path.realpath(self.path.parent) + os.sep, os.path.realpath(self.path)
+        if not write.path.startswith(here):
+            return
+        if write.path == path:
+            self.note(wrote=write.step)
+        if self.plan.get("tear") is not None and self.steps >= self.plan["tear"]:
+            if write.step == "open":
+                disturb.limit_files(disturb.FIRST_BYTES, deadly=True)
+            else:
+                disturb.die_at(path)(write)
+
+
+def workload(folder):
+    """The functions of a workload file whose launch has this folder."""
+    notes = Notes(folder)
+    for spy in SPIES:
+        ENTERED.enter_context(spy.telling(notes.hear))
+    return notes.build, lambda: data_of(notes.plan["seed"], notes.plan["samples"])
+
+
+def prepare():
+    """Runs in each fork before the script."""
+    SPIES.append(disturb.WriteSpy())
+    ENTERED.enter_context(stores.held_groups())
+
+
+WORKLOAD = """
+import sys
+sys.path.insert(0, {home!r})
+import probe
+
+build_model, build_data = probe.workload({folder!r})
+"""
+
+
+# -- launches, by the probe --------------------------------------------------------------------------------------------
+
+
+def launches(rank):
+    """All launches: chains of such as follow one another, several chains at a time."""
+    host, show = socket.gethostname(), Launcher(rank)
+    lr, options = ["--lr", str(lr_of(rank.seed))], ["--batch-size", str(BATCH)]
+    usual = ["--epochs", str(EPOCHS), *lr, *options]
+    short = ["--epochs", "1", *lr, *options]
+    wanted = [
+        [show.job("two", usual, agents=agent(2), fresh=True)],
+        [show.job("alone", usual, fresh=True)],
+        [show.job("three", usual, agents=agent(3))],
+        [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, 4))],
+        [
+            show.job("first", short, agents=agent(2)),
+            show.job("stopped", usual, agents=two_agents("localhost"), path="first", disturb=("stop", 1, 4)),
+            show.job("again", usual, agents=agent(2), path="first"),
+            show.job("done", ["--epochs", "2"], path="first"),
+        ],
+        [show.job("agents", usual, agents=two_agents(host))],
+        [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY)],
+        [show.job("torn", usual, tear=2 * steps_of(1)), show.job("torn again", usual, path="torn")],
+        [show.job("digits", ["--epochs", "4"], own=False)],
+        *refusals(show),
+    ]
+    scripts.run_all(wanted, AT_ONCE, show.tell)
+
+
+def steps_of(world_size, samples=SAMPLES, batch=BATCH):
+    """How many steps an epoch has."""
+    return math.ceil(math.ceil(samples / world_size) / batch)
+
+
+def agent(workers):
+    """The options of the one agent of a launch."""
+    return [["--standalone", "--max-restarts", "1", "--nproc-per-node", str(workers)]]
+
+
+def two_agents(host):
+    """The options of two agents that meet at a free port of this machine, under this name."""
+    holder = ports.bound_socket()
+    HOLDERS.append(holder)
+    place = f"{host}:{holder.getsockname()[1]}"
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "two-agents"]
+    return [["--nnodes", "2", "--nproc-per-node", "1", *meeting]] * 2
+
+
+HOLDERS = []
+BAD_ARGUMENTS = {
+    "without --epochs": {"--epochs": None},
+    "without --checkpoint": {"--checkpoint": None},
+    "--epochs three": {"--epochs": "three"},
+    "--lr fast": {"--lr": "fast"},
+    "--batch-size 2.5": {"--batch-size": "2.5"},
+    "--speed 3": {"--speed": "3"},
+}
+BAD_WORKLOADS = {
+    "a workload that is not there": None,
+    "a workload without build_model": "def build_data(): return [(0, 0)]\n",
+    "a workload without build_data": "import torch\ndef build_model(): return torch.nn.Linear(3, 3)\n",
+}
+BAD_CHECKPOINTS = ("a text file", 'a dict without "model"', "a file that runs code")
+TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))
+
+
+def refusals(show):
+    """Chains of launches that must fail."""
+    yield [show.job(name, ["--epochs", "1"], changed=changed, own=False) for name, changed in BAD_ARGUMENTS.items()]
+    yield [show.job(name, ["--epochs", "1"], source=source) for name, source in BAD_WORKLOADS.items()]
+    yield [show.job(name, ["--epochs", "1"], content=name) for name in BAD_CHECKPOINTS]
+    yield [
+        show.job("a text file on two ranks", ["--epochs", "1"], content="a text file", agents=two_workers()),
+        show.job("no workload on two ranks", ["--epochs", "1"], source=None, agents=two_workers()),
+    ]
+
+
+def two_workers():
+    return [["--standalone", "--nproc-per-node", "2"]]
+
+
+def write_bad(kind, path):
+    """A file that is no checkpoint."""
+    if kind == "a text file":
+        path.write_text("epoch,loss\n1,0.5\n")
+    elif kind == "a file that runs code":
+        torch.save({"model": Classifier().state_dict(), "epoch": 0, "more": files.Trap(path.with_name("trap"))}, path)
+    else:
+        torch.save({"weights": Classifier().state_dict(), "epoch": 0}, path)
+
+
+class Launch(scripts.Job):
+    """A job of the script, ended as well when its workload asks for it."""
+
+    def __init__(self, name, folder, path, *job):
+        super().__init__(*job)
+        self.name, self.folder, self.path, self.stopped = name, folder, path, False
+
+    def over(self):
+        if (self.folder / "stop").exists() and not self.stopped:
+            self.stopped = True
+            self.kill()
+        return super().over()
+
+
+class Launcher:
+    """Starts the script, and records what came of each launch under its name."""
+
+    def __init__(self, rank):
+        self.rank, self.stuck = rank, False
+        importlib.import_module("torch.distributed.run")  # once, for all agents that are forked from here
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
+        # Without this torch 2.13 keeps the agent's store for the second attempt, where gloo finds the first one's
+        # addresses, and a script that just calls init_process_group() never gets through a restart.
+        self.environment = {**kept, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
+
+    def job(self, name, arguments, **how):
+        """What starts this launch when its turn has come."""
+        return lambda: self.start(name, arguments, **how)
+
+    def start(
+        self, name, arguments, *, agents=(None,), fresh=False, path=None, samples=SAMPLES, disturb=None, tear=None,
+        own=True, changed=None, source="", content=None,
+    ):  # fmt: skip
+        folder = self.rank.scratch / name.replace(" ", "_").replace('"', "")
+        place = self.rank.scratch / (path or folder.name) / "out" / NAME
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
+        plan = {"seed": self.rank.seed, "samples": samples, "path": str(place), "disturb": disturb, "tear": tear}
+        (folder / "plan.json").write_text(json.dumps(plan))
+        if content is not None:
+            write_bad(content, place)
+        given = {"--checkpoint": str(place), **dict(zip(arguments[::2], arguments[1::2], strict=True))}
+        if own:
+            given["--workload"] = str(self.workload(folder, source))
+        given.update(changed or {})
+        words = [word for key, value in given.items() if value is not None for word in (key, value)]
+        file, how = str(self.rank.file), {"fresh": fresh, "prepare": prepare}
+        programs = [scripts.Program(folder, file, words, self.environment, agent=options, **how) for options in agents]
+        most = (NO_PATIENCE, NOT_SO_LONG) if self.stuck else (PATIENCE, LONGEST)
+        return Launch(name, folder, place, programs, file, *most)
+
+    def workload(self, folder, source):
+        """The workload's file: the usual one, one with this source, or none."""
+        file = folder / "workload.py"
+        if source is not None:
+            file.write_text(source or WORKLOAD.format(home=str(Path(__file__).parent), folder=str(folder)))
+        return file
+
+    def tell(self, job):
+        """Record what came of a launch."""
+        self.stuck = self.stuck or job.hung
+        notes = [lines_of(file) for file in notes_in(job.folder)]
+        pids = {note[0]["pid"] for note in notes}
+        left = [] if job.hung else processes.left_behind(pids)
+        said = "\n".join(program.complained() for program in job.programs)
+        place = job.path
+        self.rank.record(
+            job.name,
+            {
+                "codes": [program.code for program in job.programs],
+                "hung": job.hung, "moving": job.moving, "stopped": job.stopped,
+                "line": min(job.lines.values(), default=None),
+                "said": told(said), "silent": not said.strip(), "left": left,
+                "processes": [process_of(note) for note in notes],
+                "kept": [one for file in notes_in(job.folder) for one in kept(file)],
+                "writers": sorted({note[0]["rank"] for note in notes if any("wrote" in one for one in note)}),
+                "in_place": any(one.get("wrote") == "open" for note in notes for one in note),
+                "file": None if job.name in BAD_CHECKPOINTS or "text file" in job.name else files.content(place),
+                "trapped": place.with_name("trap").exists(),
+            },
+        )  # fmt: skip
+
+
+def notes_in(folder):
+    return sorted(folder.glob("note-*"))
+
+
+def lines_of(file):
+    """The notes in a file; of a process that was killed the last one may be cut off."""
+    *lines, _ = file.read_text().split("\n")
+    return [json.loads(line) for line in lines]
+
+
+def process_of(note):
+    """One process of a launch: who it was, and its steps."""
+    steps = [one for one in note if "batch" in one]
+    states = torch.tensor([one["state"] for one in steps], dtype=torch.float64).reshape(
+        len(steps), len(flat(Classifier().tensors()))
+    )
+    return {**note[0], "batches": [one["batch"] for one in steps], "states": states}
+
+
+def kept(file):
+    """The files that rank 0 found at the path, each with the steps that it had made by then."""
+    note = lines_of(file)
+    for one in note:
+        if "kept" in one:
+            name = file.name.replace("note-", "kept-")
+            content = file.with_name(f"{name}-{one['kept']}").read_bytes()
+            yield {"attempt": note[0]["attempt"], "step": one["kept"], "again": one["again"], "file": content}
+
+
+def told(said):
+    """The last line of what was said on stderr that is not the frame of torchrun's summary."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line.split(":")[0] and "ChildFailedError" not in line]
+    return (errors or lines or [""])[-1][:200]
+
+
+# -- the digits, for the judge -----------------------------------------------------------------------------------------
+
+
+def digits_model():
+    """The stub's own."""
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def digits():
+    """Inputs and targets, from the file behind sklearn.datasets.load_digits, without the time that its import takes."""
+    import numpy
+
+    home = Path(importlib.util.find_spec("sklearn").submodule_search_locations[0])
+    table = torch.from_numpy(numpy.loadtxt(home / "datasets" / "data" / "digits.csv.gz", delimiter=","))
+    return (table[:, :-1] / 16).float(), table[:, -1].long()
