@@ -27,7 +27,7 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1"
     os.kill(os.getpid(), signal.SIGKILL)
 dist.barrier()
 """
-PATIENCE, LONGEST = 40, 400
+PATIENCE, SECONDS = 40, 60.0
 
 Start = Callable[..., Program]
 
@@ -44,8 +44,8 @@ def start(tmp_path: Path) -> Start:
     return started
 
 
-def ended(*programs: Program, patience: int = PATIENCE, longest: int = LONGEST) -> Job:
-    job = Job(programs, str(programs[0].folder / "script.py"), patience, longest)
+def ended(*programs: Program, patience: int = PATIENCE, seconds: float = SECONDS) -> Job:
+    job = Job(programs, str(programs[0].folder / "script.py"), patience, seconds)
     while not job.over():
         time.sleep(0.01)
     return job
@@ -93,6 +93,13 @@ def test_torchs_agent_restarts_forks(start: Start) -> None:
     assert program.printed().count("sum 2.0 attempt 0") == program.printed().count("sum 2.0 attempt 1") == 2
 
 
+def test_an_agents_workers_may_be_new_interpreters(start: Start) -> None:
+    """Then nothing of this process is in them."""
+    program = start("import sys; print('pytest' in sys.modules, 'torch' in sys.modules)", agent=AGENT, fresh=True)
+    ended(program)
+    assert (program.code, program.printed().splitlines()) == (0, ["False False"] * 2), program.complained()
+
+
 def test_an_agent_whose_workers_fail_fails(start: Start) -> None:
     """And a worker that is only finished does not."""
     failing = start("import sys; sys.exit(3)", agent=AGENT)
@@ -112,7 +119,7 @@ def test_a_job_in_which_nothing_moves_is_ended_with_its_line(start: Start) -> No
 
 def test_a_job_that_never_stops_moving_is_ended_too(start: Start) -> None:
     """It is told apart from one in which nothing moves."""
-    job = ended(start("while True: pass"), longest=4)
+    job = ended(start("while True: pass"), seconds=1.0)
     assert (job.hung, job.moving) == (True, True)
 
 
@@ -121,7 +128,7 @@ def test_jobs_of_a_chain_follow_one_another(start: Start) -> None:
     seen: list[str] = []
 
     def job(name: str) -> Callable[[], Job]:
-        return lambda: Job([start("import sys; print(sys.argv[1])", name)], "script.py", PATIENCE, LONGEST)
+        return lambda: Job([start("import sys; print(sys.argv[1])", name)], "script.py", PATIENCE, SECONDS)
 
     run_all([[job("a"), job("b")], [job("c")]], 2, lambda job: seen.append(job.programs[0].printed().strip()))
     assert sorted(seen) == ["a", "b", "c"] and seen.index("a") < seen.index("b")

@@ -29,9 +29,9 @@ MANY = 70
 NAME = "model.pt"
 PATIENCE, NO_PATIENCE = 40, 10
 """Looks in a row without any movement that make a job stuck, at first, and once one has been stuck."""
-LONGEST, NOT_SO_LONG = 240, 60
-"""Looks after which a job that moves all the time is ended, likewise: 60 and 15 s."""
-AT_ONCE = 4
+SECONDS, NOT_SO_MANY = 60.0, 10.0
+"""Seconds of a core after which a job that moves all the time is ended, likewise. Right ones used 9 at most."""
+AT_ONCE = 3
 LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC", "RANKLINGS_")
 """How variables begin that a launcher has set."""
 SPIES = []
@@ -343,7 +343,7 @@ class Launcher:
         words = [word for key, value in given.items() if value is not None for word in (key, value)]
         file, how = str(self.rank.file), {"fresh": fresh, "prepare": prepare}
         programs = [scripts.Program(folder, file, words, self.environment, agent=options, **how) for options in agents]
-        most = (NO_PATIENCE, NOT_SO_LONG) if self.stuck else (PATIENCE, LONGEST)
+        most = (NO_PATIENCE, NOT_SO_MANY) if self.stuck else (PATIENCE, SECONDS)
         return Launch(name, folder, place, programs, file, *most)
 
     def workload(self, folder, source):

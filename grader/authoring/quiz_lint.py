@@ -19,7 +19,8 @@ from grader.quiz.units import Unit
 TOPICS = (
     "data_parallel", "all_reduce", "overlap", "samplers", "learning_rate", "torchrun", "checkpoints", "accumulation",
     "unused_parameters", "amdahl", "zero_memory", "pipeline", "tensor_parallel", "choosing_a_strategy",
-    "ring_all_reduce", "bucketing", "zero2", "zero3", "fsdp", "schedules", "meshes", "clipping", "debugging",
+    "ring_all_reduce", "bucketing", "zero2", "zero3", "fsdp", "schedules", "meshes", "clipping", "recovery",
+    "debugging",
 )  # fmt: skip
 """What the quizzes must cover."""
 AT_LEAST = 120

@@ -3,7 +3,7 @@
 A new interpreter takes seconds to import torch. So a program is a fork of this process, which has torch already: it
 takes on what `python FILE` begins with, and runs the file as `__main__`. An agent is the real one, the main function of
 torch.distributed.run; it starts each worker as a fork of itself instead of `python -u FILE`, and where a torch starts
-its workers in some other way, they are new interpreters. A `fresh` program is one anyway, with all that it starts.
+its workers in some other way, they are new interpreters. In a `fresh` program that is what runs the file in any case.
 """
 
 from __future__ import annotations
@@ -189,10 +189,12 @@ def run_file(file: str, arguments: Sequence[str], prepare: Prepare = lambda: Non
     exec(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), vars(module))
 
 
-def run_agent(words: Sequence[str], stacks: Path, prepare: Prepare = lambda: None) -> None:
-    """What `torchrun WORDS` does, but workers are forks, each after a call of `prepare`."""
+def run_agent(words: Sequence[str], stacks: Path | None, prepare: Prepare = lambda: None) -> None:
+    """What `torchrun WORDS` does, but workers are forks, each after a call of `prepare`; without a folder for their
+    `stacks` they are new interpreters, as ever."""
     torchrun: Any = importlib.import_module("torch.distributed.run")
-    _fork_workers(stacks, prepare)
+    if stacks is not None and forks_workers():
+        _fork_workers(stacks, prepare)
     sys.argv = ["torchrun", *words]
     torchrun.main()
 
@@ -205,8 +207,6 @@ def forks_workers() -> bool:
 
 
 def _fork_workers(stacks: Path, prepare: Prepare) -> None:
-    if not forks_workers():
-        return
     module: Any = importlib.import_module(POPEN)
     original = module.Popen
 
@@ -233,18 +233,16 @@ class Program:
         self.folder = folder
         now = time.monotonic_ns()
         self.output, self.errors = folder / f"output-{now}", folder / f"errors-{now}"
-        words = [*(agent or ()), file, *arguments]
         with self.output.open("wb") as output, self.errors.open("wb") as errors:
-            if fresh:
-                start = [sys.executable, *(["-m", "torch.distributed.run"] if agent is not None else []), *words]
+            if fresh and agent is None:
                 self.process: Any = subprocess.Popen(
-                    start, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                    start_new_session=True,
+                    [sys.executable, file, *arguments], env=dict(environment), stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=errors, start_new_session=True,
                 )  # fmt: skip
             else:
                 main = functools.partial(run_file, file, arguments, prepare)
                 if agent is not None:
-                    main = functools.partial(run_agent, words, folder, prepare)
+                    main = functools.partial(run_agent, [*agent, file, *arguments], None if fresh else folder, prepare)
                 self.process = Fork(main, environment, folder, output, errors)
 
     @property
@@ -282,17 +280,18 @@ class Program:
 
 class Job:
     """Programs that belong together, such as two agents, until all of them have ended or the job is stuck: when none of
-    their processes has moved for more looks in a row than `patience`, or they have moved for more than `longest`.
+    their processes has moved for more looks in a row than `patience`, or they have used more than so many `seconds` of
+    a core. A busy machine, on which all takes longer, makes no job stuck.
 
     A job that is stuck is killed. `hung` tells that it was, `moving` that it was not for want of movement, and `lines`
     at which lines of `file` its processes were, by process id.
     """
 
-    def __init__(self, programs: Sequence[Program], file: str, patience: int, longest: int) -> None:
-        self.programs, self.file, self.patience, self.longest = programs, file, patience, longest
+    def __init__(self, programs: Sequence[Program], file: str, patience: int, seconds: float) -> None:
+        self.programs, self.file, self.patience, self.seconds = programs, file, patience, seconds
         self.hung = self.moving = False
         self.lines: dict[int, int] = {}
-        self._quiet = self._looks = 0
+        self._quiet, self._used = 0, 0.0
         self._before, self._looked = self._activity(), time.monotonic()
 
     def over(self) -> bool:
@@ -302,8 +301,11 @@ class Job:
         if time.monotonic() - self._looked >= LOOK:
             now = self._activity()
             self._quiet = 0 if moved(self._before, now) else self._quiet + 1
-            self._before, self._looked, self._looks = now, time.monotonic(), self._looks + 1
-        if self._quiet > self.patience or self._looks > self.longest:
+            self._used += sum(
+                max(0.0, now[pid].seconds - self._before[pid].seconds) for pid in now.keys() & self._before
+            )
+            self._before, self._looked = now, time.monotonic()
+        if self._quiet > self.patience or self._used > self.seconds:
             self.hung, self.moving = True, self._quiet <= self.patience
             self.lines = self._stacks()
             self.kill()
