@@ -26,6 +26,8 @@ from grader.kit import disturb, files, ports, processes, scripts, spies, stores,
 SAMPLES, EPOCHS, BATCH, FEATURES, HIDDEN, CLASSES = 21, 3, 4, 3, 4, 3
 MANY = 70
 """So many samples show what is done where no batch size is given."""
+STEP = 4
+"""So many steps rank 1 makes before it dies or stops: on two ranks it is in the middle of the second epoch."""
 NAME = "model.pt"
 PATIENCE, NO_PATIENCE = 40, 10
 """Looks in a row without any movement that make a job stuck, at first, and once one has been stuck."""
@@ -214,18 +216,18 @@ def launches(rank):
     usual = ["--epochs", str(EPOCHS), *lr, *options]
     short = ["--epochs", "1", *lr, *options]
     wanted = [
-        [show.job("two", usual, agents=agent(2), fresh=True)],
         [show.job("alone", usual, fresh=True)],
+        [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY, fresh=True)],
+        [show.job("two", usual, agents=agent(2))],
         [show.job("three", usual, agents=agent(3))],
-        [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, 4))],
+        [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, STEP))],
         [
             show.job("first", short, agents=agent(2)),
-            show.job("stopped", usual, agents=two_agents("localhost"), path="first", disturb=("stop", 1, 4)),
+            show.job("stopped", usual, agents=two_agents("localhost"), path="first", disturb=("stop", 1, STEP)),
             show.job("again", usual, agents=agent(2), path="first"),
             show.job("done", ["--epochs", "2"], path="first"),
         ],
         [show.job("agents", usual, agents=two_agents(host))],
-        [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY)],
         [show.job("torn", usual, tear=2 * steps_of(1)), show.job("torn again", usual, path="torn")],
         [show.job("digits", ["--epochs", "4"], own=False)],
         *refusals(show),
@@ -263,8 +265,8 @@ BAD_ARGUMENTS = {
 }
 BAD_WORKLOADS = {
     "a workload that is not there": None,
-    "a workload without build_model": "def build_data(): return [(0, 0)]\n",
-    "a workload without build_data": "import torch\ndef build_model(): return torch.nn.Linear(3, 3)\n",
+    "a workload without build_model": "import torch\ndef build_data(): return [(torch.zeros(64), 1)] * 8\n",
+    "a workload without build_data": "import torch\ndef build_model(): return torch.nn.Linear(64, 10)\n",
 }
 BAD_CHECKPOINTS = ("a text file", 'a dict without "model"', "a file that runs code")
 TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))

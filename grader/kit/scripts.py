@@ -102,7 +102,6 @@ class Fork:
 
 def _begin_anew(environment: Mapping[str, str], stacks: Path, stdout: Any, stderr: Any) -> None:
     os.setsid()
-    gc.collect()
     gc.freeze()  # what was here before is never finalized here
     os.environ.clear()
     os.environ.update(environment)
