@@ -216,8 +216,8 @@ def launches(rank):
     usual = ["--epochs", str(EPOCHS), *lr, *options]
     short = ["--epochs", "1", *lr, *options]
     wanted = [
-        [show.job("alone", usual, fresh=True)],
         [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY, fresh=True)],
+        [show.job("alone", usual)],
         [show.job("two", usual, agents=agent(2))],
         [show.job("three", usual, agents=agent(3))],
         [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, STEP))],
