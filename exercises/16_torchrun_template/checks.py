@@ -16,7 +16,8 @@ from grader.checks import Tensor, TypedDict, holds, listed, replay
 STEPS = 20
 """As many dependent steps as a launch makes at most, for tolerances."""
 ACCURACY = 0.80
-"""Of the digits, after four epochs. Over 60 runs of the solution and its variants the least was 0.87."""
+"""Of the digits, after six epochs. The same training in one process reached 0.93 on average and 0.87 at least, over 20
+runs."""
 LAUNCHES = {
     "alone": ("python, without a launcher", 1),
     "one": ("torchrun with 1 worker, without --lr and --batch-size", 1),
@@ -28,8 +29,9 @@ LAUNCHES = {
     "stopped": ("the same checkpoint with two agents and --epochs 3, stopped in the middle of epoch 3", 2),
     "again": ("the same, started again with one agent", 2),
     "done": ("python with --epochs 2 on a checkpoint of 3 epochs", 1),
-    "torn": ("python, killed while it saves after epoch 2", 1),
-    "torn again": ("the same, started again", 1),
+    "torn": ("python, killed while it writes a file after epoch 2", 1),
+    "unnamed": ("python, killed when a file gets its name after epoch 2", 1),
+    "torn again": ("python, started again after it was killed while it wrote", 1),
     "digits": ("python without --workload", 1),
 }
 """What each launch was, and on how many ranks."""
@@ -283,7 +285,7 @@ def test_reshuffles(runs, probe):
             subject = f"{found.told}: the samples of epoch {epoch}"
             found.run.expect(order != sorted(order), subject, "shuffled", "in the data set's order", ranks=[0])
         expect_all_different(found, orders)
-        if len(set(orders[0])) < found.samples:
+        if found.world_size > 1:
             expect_all_different(found, [sorted(order) for order in orders])
 
 
@@ -418,12 +420,15 @@ def test_one_step(runs, probe):
         subject, wanted = f"{found.told}: the file at the end of an epoch", "another file in the place of the old one"
         again = found.launch["in_place"] or any(one["again"] for one in found.launch["kept"])
         found.run.expect(not again, subject, wanted, "the old one, written over")
-    run, launch = launch_of(runs, "torn")
-    run.expect(not launch["hung"], LAUNCHES["torn"][0], "an end", never(launch), line=launch["line"])
-    torn, size = Training(run, probe, launch, "torn"), steps_of_epoch(runs, probe, "alone")
-    run.expect(torn.steps >= 2 * size, torn.told, f"{2 * size} steps before that", torn.steps)
-    if 0 not in launch["codes"]:
-        expect_checkpoint(torn, launch["file"], 1, torn.states[0][size])
+    size = steps_of_epoch(runs, probe, "alone") if holds(training, runs, probe, "alone") else probe.steps_of(1)
+    for name in ("torn", "unnamed"):
+        run, launch = launch_of(runs, name)
+        run.expect(not launch["hung"], LAUNCHES[name][0], "an end", never(launch), line=launch["line"])
+        torn = Training(run, probe, launch, name)
+        done = torn.steps // size - 1
+        run.expect(done > 0, f"{torn.told}: its steps", f"those of {probe.EPOCHS - 1} epochs", torn.steps)
+        if 0 not in launch["codes"]:
+            expect_checkpoint(torn, launch["file"], done, torn.states[0][done * size])
 
 
 # -- stopped, and started again ---------------------------------------------------------------------------------------
@@ -476,9 +481,10 @@ def test_survives_a_torn_save(runs, probe):
     """A run that was killed while it saved is started again and comes to the same end"""
     whole, size = training(runs, probe, "alone"), steps_of_epoch(runs, probe, "alone")
     again = training(runs, probe, "torn again")
-    _, torn = launch_of(runs, "torn")
-    if 0 not in torn["codes"]:
-        expect_goes_on(again, whole, 1, size)
+    run, launch = launch_of(runs, "torn")
+    if 0 not in launch["codes"]:
+        done = Training(run, probe, launch, "torn").steps // size - 1
+        expect_goes_on(again, whole, done, size)
     expect_same_end(probe, whole, again)
 
 
@@ -486,8 +492,10 @@ def test_restarts(runs, probe):
     """After a worker was killed in the middle of an epoch, torchrun's restart goes on from the checkpoint"""
     whole, size = training(runs, probe, "two"), steps_of_epoch(runs, probe)
     second = training(runs, probe, "killed", attempt=1)
-    expect_goes_on(second, whole, probe.STEP // size, size)
-    expect_same_end(probe, whole, second)
+    done = probe.STEP // size
+    if done:  # else it was killed before there was a checkpoint
+        expect_goes_on(second, whole, done, size)
+        expect_same_end(probe, whole, second)
 
 
 def test_nothing_more(runs, probe):

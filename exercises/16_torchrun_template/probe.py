@@ -142,14 +142,17 @@ class Notes:
             self.held.append(torch.distributed.group.WORLD)
 
     def disturb(self):
-        """Die or stop, where the launch wants it of this rank in this step of its first attempt."""
+        """Die or stop, where the launch wants it of this rank in this step of its first attempt. The others then wait
+        until the agent ends them: one that raises meanwhile writes an error file, and torch's agent falls over a file
+        that it has cut off."""
         what, rank, step = self.plan.get("disturb") or (None, -1, -1)
-        if (self.rank, self.steps, self.attempt) == (rank, step, 0):
+        if what is None or (self.steps, self.attempt) != (step, 0):
+            return
+        if self.rank == rank:
             if what == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if what == "stop":
-                (self.folder / "stop").touch()
-                time.sleep(3600)
+            (self.folder / "stop").touch()
+        time.sleep(3600)
 
     def look_at_checkpoint(self):
         """Keep what is at the path, when that is another file, or another content, than at the last look."""
@@ -176,11 +179,11 @@ class Notes:
             return
         if write.path == path:
             self.note(wrote=write.step)
-        if self.plan.get("tear") is not None and self.steps >= self.plan["tear"]:
-            if write.step == "open":
+        moment, step = self.plan.get("tear") or ("never", math.inf)
+        if self.steps >= step:
+            if (moment, write.step) == ("open", "open"):
                 disturb.limit_files(disturb.FIRST_BYTES, deadly=True)
-            else:
-                disturb.die_at(path)(write)
+            disturb.die_at(path)(write)
 
 
 def workload(folder):
@@ -228,8 +231,9 @@ def launches(rank):
             show.job("done", ["--epochs", "2"], path="first"),
         ],
         [show.job("agents", usual, agents=two_agents(host))],
-        [show.job("torn", usual, tear=2 * steps_of(1)), show.job("torn again", usual, path="torn")],
-        [show.job("digits", ["--epochs", "4"], own=False)],
+        [show.job("torn", usual, tear=("open", 2 * steps_of(1))), show.job("torn again", usual, path="torn")],
+        [show.job("unnamed", usual, tear=("name", 2 * steps_of(1)))],
+        [show.job("digits", ["--epochs", "6", "--lr", "0.1", "--batch-size", "32"], own=False)],
         *refusals(show),
     ]
     scripts.run_all(wanted, AT_ONCE, show.tell)
