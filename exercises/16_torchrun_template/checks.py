@@ -95,6 +95,8 @@ class Training:
         self.processes = sorted(found, key=lambda one: one["rank"])
         sizes = {one["world_size"] for one in found}
         run.expect(sizes == {self.world_size}, f"{self.told}: WORLD_SIZE", self.world_size, listed(sorted(sizes)))
+        for one in self.processes:
+            self.check_batches(one)
         self.steps = min(len(one["batches"]) for one in found)
         self.batches = [one["batches"] for one in self.processes]
         self.states = [self.unpacked(one["states"]) for one in self.processes]
@@ -103,12 +105,20 @@ class Training:
     def told(self):
         return f"{self.title}, attempt {self.attempt + 1}" if self.attempt else self.title
 
+    def check_batches(self, process):
+        """There are samples of the workload in each batch, and a state before each."""
+        batches, subject = process["batches"], f"{self.told}: the batches"
+        known = all(batch and all(0 <= number < self.samples for number in batch) for batch in batches)
+        self.run.expect(known, subject, "samples of the workload", "other inputs", ranks=[process["rank"]])
+        states = process["states"]
+        self.run.expect(states.shape[:1] == (len(batches),), subject, "a state before each", "more, or fewer")
+
     def unpacked(self, states):
         """The model's tensors by name before each step, from all values in a row."""
         like = self.probe.Classifier().tensors()
         names = sorted(like)
         sizes = [like[name].numel() for name in names]
-        right = states.dtype == torch.float64 and states.ndim == 2 and states.shape[1] == sum(sizes)
+        right = states.dtype == torch.float64 and states.ndim == 2 and states.shape[-1] == sum(sizes)
         self.run.expect(right, f"{self.told}: the states", "one of the workload's model before each step", "others")
         parts = [state.split(sizes) for state in states]
         return [{n: p.reshape(like[n].shape) for n, p in zip(names, part, strict=True)} for part in parts]
@@ -117,8 +127,6 @@ class Training:
         """The gradient of the mean cross-entropy over a rank's batch, at the rank's own values."""
         state, numbers = self.states[rank][step], self.batches[rank][step]
         data = self.probe.data_of(self.run.seed, self.samples)
-        known = numbers and all(0 <= number < self.samples for number in numbers)
-        self.run.expect(known, f"{self.told}: a batch", "samples of the workload", "other inputs", ranks=[rank])
         inputs, targets = data[numbers]
         logits, names = self.probe.Classifier.compute, [name for name in state if name != "scale"]
         return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
@@ -377,7 +385,9 @@ def expect_checkpoint(found, data, epochs, end, older=None):
 def done_of(content):
     """The number of epochs in a checkpoint: an int, or a tensor of one."""
     done = content.get("epoch")
-    return done.item() if isinstance(done, torch.Tensor) and done.numel() == 1 else done
+    if isinstance(done, torch.Tensor):
+        return done.item() if done.numel() == 1 else "a tensor of several"
+    return done
 
 
 def test_every_epoch(runs, probe):
@@ -399,7 +409,7 @@ def expect_kept(found, epoch, step):
     found.run.expect(done == epoch, f'{subject}: its "epoch"', epoch, str(done)[:60])
     model = content.get("model")
     same = isinstance(model, dict) and all(
-        isinstance(model.get(name), torch.Tensor) and model[name].equal(value)
+        isinstance(model.get(name), torch.Tensor) and model[name].dtype == value.dtype and model[name].equal(value)
         for name, value in found.states[0][step].items()
     )
     found.run.expect(same, f'{subject}: its "model"', "the values at the end of that epoch", "others")
@@ -453,6 +463,7 @@ def test_resumes(runs, probe):
 def expect_goes_on(found, whole, done, size):
     """Its first epoch is the one after so many of a run that nobody disturbed, in its samples and its values."""
     length = min(found.steps, size)
+    whole.run.expect(done * size < whole.steps, f"{whole.told}: its steps", f"more than {done * size}", whole.steps)
     own = [batches[:length] for batches in found.batches]
     same = [epoch for epoch in range(whole.steps // size) if own == steps_from(whole, epoch * size, length)]
     seen = f"those of epoch {same[0] + 1}" if same else "none that it has in any epoch"
@@ -507,9 +518,8 @@ def test_nothing_more(runs, probe):
     run.expect(not any(steps), f"{LAUNCHES['done'][0]}: training steps", "none", max(steps, default=0))
     content = run.expect_loads(launch["file"], f"{LAUNCHES['done'][0]}: the checkpoint", wanted="a dict")
     before = run.expect_loads(again.launch["file"], f"{again.title}: the checkpoint", wanted="a dict")
-    same = holds(run.expect_equal, content.get("epoch"), before.get("epoch"), "") and holds(
-        run.expect_close, content.get("model"), before.get("model"), ""
-    )
+    models = [run.expect_kind(one.get("model"), dict[str, Tensor], "the model") for one in (content, before)]
+    same = done_of(content) == done_of(before) and holds(run.expect_close, *models, "the model")
     run.expect(same, f"{LAUNCHES['done'][0]}: the checkpoint", "as it was", "something else")
 
 
