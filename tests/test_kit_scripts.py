@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.kit.scripts import Job, Program, forks_workers, run_all
+from grader.kit.forks import forks_workers
+from grader.kit.scripts import Job, Program, run_all
 
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -86,7 +87,7 @@ def test_a_fork_begins_like_a_new_interpreter(start: Start) -> None:
 
 def test_torchs_agent_restarts_forks(start: Start) -> None:
     """The real agent, with workers that are forks of it where this torch lets them be; one kills itself."""
-    assert forks_workers(), "torch starts its workers otherwise now: see grader.kit.scripts.POPEN"
+    assert forks_workers(), "torch starts its workers otherwise now: see grader.kit.forks.POPEN"
     program = start(WORKER, agent=AGENT)
     job = ended(program)
     assert (program.code, job.hung) == (0, False), program.complained()
