@@ -10,6 +10,7 @@ import pytest
 
 from grader import catalog
 from grader.model import Case, Exercise, Finished, RankRecord, RequiredName, Run, Submission
+from grader.model.errors import RunError
 from grader.practice import course_page, pictures
 from grader.practice.history import Standing
 from grader.practice.pictures import PNG, Picture
@@ -40,7 +41,23 @@ def test_what_is_no_png_is_told_as_missing_and_costs_the_others_nothing() -> Non
     for odd in sent:
         first, second = pictures.drawn(DRAWING, SUBMISSION, Drawn(cost_figure=PNG + b"1", shares_figure=odd))
         assert (first.title, first.png, first.missing) == ("Cost", PNG + b"1", "")
-        assert second.png == b"" and "make run EX=03" in second.missing
+        assert second.png == b"" and second.missing.startswith("not drawn (")
+
+
+class Broken:
+    """A session of a machine that is at fault."""
+
+    def run(self, exercise: Exercise, submission: Submission, case: Case) -> Run:
+        raise RunError("The host has gone.")
+
+
+def test_why_a_figure_is_missing_is_told() -> None:
+    """What it raised, without what could paint over a screen, or what is wrong with the machine."""
+    [first, second] = pictures.drawn(DRAWING, SUBMISSION, Drawn(cost_figure="no \x1b[2J points " + "x" * 900))
+    assert "no " in first.missing and "\x1b" not in first.missing and len(first.missing) < 400
+    assert second.missing == "not drawn (nothing was recorded)"
+    broken = pictures.drawn(DRAWING, SUBMISSION, Broken())
+    assert [each.missing for each in broken] == ["not drawn (The host has gone.)"] * 2
 
 
 def test_only_code_that_has_passed_as_it_is_now_draws() -> None:

@@ -42,9 +42,9 @@ def command(as_json: bool, html: Path | None, delete: bool, yes: bool, plain: bo
         page = course_page.html(found, clock.now(), _pictures(found, store, root))
         files.write(html, lambda path: path.write_text(page, encoding="utf-8"))
         console.say(f"Wrote {html}.")
-    elif as_json:
+    if as_json:
         console.show(course_map.as_json(found))
-    else:
+    elif not html:
         console.show(course_map.page(found, clock.now(), plain=plain, **console.style(color)))
     return tell_faults(listed)
 

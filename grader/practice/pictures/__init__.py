@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Protocol
 
 from grader.model import Case, Exercise, Run, Submission
-from grader.model.words import count
+from grader.model.errors import RunError
 from grader.practice.history import Standing
 from grader.practice.store import Attempt
+from grader.wording.text import visible
 
 ENDING = "_figure"
 SECONDS = 60.0
 """For all figures of an exercise; matplotlib takes seconds for the first."""
+LONGEST = 300
+"""Characters that are told of why there is no figure."""
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -52,7 +55,7 @@ def passing(found: Sequence[Standing], attempts: Collection[Attempt], digests: d
 
 def drawn(exercise: Exercise, submission: Submission, session: Session) -> tuple[Picture, ...]:
     """The figures of a file, each by a call without arguments. What a rank sends for one is looked at and not trusted:
-    all but a PNG is missing."""
+    all but a PNG is missing. Where the machine is at fault, all are."""
     names = functions(exercise)
     case = Case(
         name="pictures",
@@ -63,14 +66,18 @@ def drawn(exercise: Exercise, submission: Submission, session: Session) -> tuple
         parameters={"functions": list(names)},
         folder=Path(__file__).parent,
     )
-    run = session.run(exercise, submission, case)
+    try:
+        run = session.run(exercise, submission, case)
+    except RunError as error:
+        return tuple(_picture(exercise, name, str(error)) for name in names)
+    ended = [finding.sentence() for finding in run.diagnosis.findings] if run.diagnosis else ["nothing was recorded"]
     found = run.ranks[0].observations
-    why = f"{count(len(names), 'figure')} could not be drawn: make run EX={exercise.number} shows what happens."
-    return tuple(_picture(exercise, name, found.get(name), why) for name in names)
+    return tuple(_picture(exercise, name, found.get(name, ended[0])) for name in names)
 
 
-def _picture(exercise: Exercise, name: str, png: object, why: str) -> Picture:
+def _picture(exercise: Exercise, name: str, told: object) -> Picture:
     title = name.removesuffix(ENDING).replace("_", " ").capitalize()
-    if isinstance(png, bytes) and png.startswith(PNG):
-        return Picture(exercise=exercise.number, title=title, png=png)
-    return Picture(exercise=exercise.number, title=title, missing=why)
+    if isinstance(told, bytes) and told.startswith(PNG):
+        return Picture(exercise=exercise.number, title=title, png=told)
+    why = "".join(map(visible, told))[:LONGEST] if isinstance(told, str) else "what was recorded is no PNG"
+    return Picture(exercise=exercise.number, title=title, missing=f"not drawn ({why})")

@@ -1,4 +1,4 @@
-"""Draws a student's figures and records each as PNG."""
+"""Draws a student's figures and records each as PNG, or what drawing it raised."""
 
 import io
 from typing import Any
@@ -8,8 +8,7 @@ def draw(rank: Any) -> None:
     """One that raises costs the others nothing."""
     for name in rank.parameters["functions"]:
         attempt = rank.attempt(png, rank.student, name)
-        if attempt.error is None:
-            rank.record(name, attempt.value)
+        rank.record(name, attempt.value if attempt.error is None else attempt.described()["message"])
 
 
 def png(student: Any, name: str) -> bytes:
