@@ -119,3 +119,11 @@ def test_a_recorder_that_tells_other_things_costs_no_rank_its_ending(entry, monk
 def test_without_a_recorder_the_history_is_empty(monkeypatch):
     monkeypatch.setattr(flight_recorder, "_recorded", lambda: {})
     assert flight_recorder.history(0, 1) == {"communications": [], "spans": [], "complete": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "told"),
+    [("0", "default_pg", "default"), ("1", "undefined", "group 1"), ("1", "", "group 1"), ("1", "tp", "tp")],
+)
+def test_a_group_is_called_by_its_description_where_it_has_one(name: str, description: str, told: str) -> None:
+    assert flight_recorder.group_called(name, description) == told

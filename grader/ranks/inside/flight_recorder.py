@@ -102,13 +102,17 @@ def flight_recorder_dump() -> Callable[..., bytes] | None:
     return getattr(c10d, "_dump_fr_trace", None) or getattr(c10d, "_dump_nccl_trace", None)
 
 
+def group_called(name: str, description: str) -> str:
+    """A group as a page names it: by its description, or by torch's own name where nobody has given it one."""
+    if description == "default_pg":
+        return "default"
+    return description if description not in ("", "undefined") else f"group {name}"
+
+
 def _entry(entry: dict[str, Any]) -> dict[str, Any]:
-    group = entry.get("process_group") or ("", "default_pg")
-    named = group[1] if group[1] not in ("", "undefined") else f"group {group[0]}"
-    name = "default" if group[1] == "default_pg" else str(named)
     return {
         "operation": str(entry.get("profiling_name", "")).rpartition(":")[2],
-        "group": name,
+        "group": group_called(*(entry.get("process_group") or ("", "default_pg"))[:2]),
         "sequence": entry.get("collective_seq_id"),
         "sizes": entry.get("input_sizes", []),
         "dtypes": entry.get("input_dtypes", []),

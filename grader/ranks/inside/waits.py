@@ -109,7 +109,9 @@ def _group_name(group: Any) -> str:
     import torch.distributed as dist
 
     try:
-        return "default" if dist.group.WORLD is group else str(group.group_desc or group.group_name)
+        if dist.group.WORLD is group:
+            return "default"
+        return flight_recorder.group_called(str(group.group_name), str(group.group_desc))
     except Exception:  # a group that is half torn down has no name; the wait is still worth telling
         return "unnamed"
 
