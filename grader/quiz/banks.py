@@ -211,17 +211,7 @@ def _of_question(part: Document, topic: str, entry: QuestionEntry) -> dict[str, 
 
 def _chain(part: Document, topic: str, entry: ChainEntry) -> Chain:
     """Every draw is calculated here once, so that none is found to be wrong while somebody is asked."""
-    steps = tuple(
-        Step(
-            name=step.name,
-            text=step.question,
-            unit=step.unit,
-            tolerance=step.tolerance,
-            calculation=step.calculation,
-            explanation=step.explanation,
-        )
-        for step in entry.steps
-    )
+    steps = tuple(Step(text=step.question, **step.model_dump(exclude={"question"})) for step in entry.steps)
     drawn = {word: tuple(map(str, values)) for word, values in entry.draw.items()}
     if math.prod(map(len, drawn.values())) > MOST_DRAWS:
         raise part.error(("draw",), f"there are more than {MOST_DRAWS} draws", "Give fewer values.")

@@ -26,7 +26,7 @@ def says_unwritten(finding: Finding) -> bool:
 def first_to_write(report: Report) -> str:
     """The unwritten function that stands first in the student's file: `train_ddp (line 25)`."""
     names = [required.name for required in report.exercise.requires]
-    default = names[0] if names else "the first function"
+    default = names[0] if names else "the script itself" if report.exercise.script else "the first function"
     frame = min(_unwritten_frames(report), key=lambda frame: frame.line, default=None)
     if frame is None:
         return default
