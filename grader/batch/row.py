@@ -1,0 +1,57 @@
+"""What a batch knows of one hand-in of one exercise: what reports of a class are made from. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+
+class Standing(Enum):
+    """How far a unit of work has come."""
+
+    EXPECTED = "expected"
+    """Not graded yet."""
+    FINAL = "final"
+    BROKEN = "broken"
+    """The grader could not judge it: no mark, and the next round tries it again."""
+    QUARANTINED = "quarantined"
+    """It lost two different workers: no mark, never a zero, and listed for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One exercise of one person's hand-in.
+
+    `unit` is the same for identical files. `kept` is the share of the points that lateness leaves, `weight` what the
+    exercise is worth in the assignment. `report` reads the report (docs/report.schema.json) when it is asked for, and
+    is None where there is none yet; `source` is the submitted file, or None where it is missing. `unstable` says that
+    two grades of the unit gave different verdicts. `seconds`, `busy` and `cpu` are those of the slot's grade, 0 where
+    there was none."""
+
+    who: str
+    exercise: str
+    unit: str
+    standing: Standing
+    weight: float
+    seed: int
+    kept: float = 1.0
+    submitted_at: datetime | None = None
+    late: str = ""
+    untouched: bool = False
+    unstable: bool = False
+    seconds: float = 0.0
+    busy: float = 0.0
+    cpu: float = 0.0
+    report_path: Path | None = None
+    source_path: Path | None = None
+    runs_path: Path | None = None
+
+    def report(self) -> Mapping[str, Any] | None:
+        """The report as data, read anew."""
+        import json
+
+        return None if self.report_path is None else json.loads(self.report_path.read_bytes())
