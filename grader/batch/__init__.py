@@ -1,1 +1,1 @@
-"""A whole course at once: many hand-ins of several exercises, graded on slots, recorded in a ledger, read as a class."""
+"""A whole course at once: many hand-ins graded on slots, recorded in a ledger, and read as a class."""

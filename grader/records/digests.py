@@ -13,7 +13,8 @@ from grader.model import PROBE, Exercise
 PACKAGE = Path(__file__).resolve().parents[1]
 SHARED = ("kit", "checks")
 """What probes and checks import of the grader."""
-AFTERWARDS = ("authoring", "batch", "cli", "course", "doctor", "practice", "quiz", "render", "visibility.py", "scoring.py")
+SHOWN = ("render", "visibility.py", "scoring.py")
+AFTERWARDS = ("authoring", "batch", "cli", "course", "doctor", "practice", "quiz", *SHOWN)
 """What shows, keeps and ships results, so that no verdict rests on it."""
 
 
