@@ -17,7 +17,10 @@ from typing import NoReturn
 
 PATIENCE, CLEANING = 1.2, 0.7
 """Seconds that an orderly end may take, and after it the ending of what this process has started."""
+REPEAT = 0.1
+"""Seconds after which a signal that was not handled yet is sent again."""
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+INTERRUPTS = [signal.SIGINT, *ENDINGS]
 HANGUP = 129
 """The exit code of a process that ends because its terminal has."""
 _last: list[Callable[[], None]] = []
@@ -70,31 +73,74 @@ def _clean() -> None:
 
 class Stop:
     """A handler of signals: raises `error(number)` in the main thread, and makes sure that the process ends by
-    `code(number)` also where the error is lost or an orderly end takes long."""
+    `code(number)` also where the error is lost or an orderly end takes long; without `code` nothing is made sure of.
+    `once` ignores all later ones, so that no second one disturbs the cleaning up."""
 
-    def __init__(self, error: Callable[[int], BaseException], code: Callable[[int], int]) -> None:
-        self._error, self._code = error, code
+    def __init__(
+        self, error: Callable[[int], BaseException], code: Callable[[int], int] | None = None, *, once: bool = False
+    ):
+        self._error, self._code, self._once = error, code, once
+        self.heard = threading.Event()
 
     def __call__(self, number: int, frame: types.FrameType | None) -> NoReturn:
+        for other in INTERRUPTS if self._once else []:
+            signal.signal(other, signal.SIG_IGN)
         self.arm(number)
         raise self._error(number)
 
     def arm(self, number: int) -> None:
-        """End soon; nothing is raised."""
-        leave_soon(self._code(number))
+        """End soon, where that is to be made sure of; nothing is raised."""
+        self.heard.set()
+        if self._code:
+            leave_soon(self._code(number))
 
 
 @contextlib.contextmanager
 def handled(stop: Stop) -> Iterator[None]:
-    """SIGTERM and SIGHUP call `stop` inside the block. One that was ignored from outside (nohup) stays ignored."""
+    """SIGTERM and SIGHUP call `stop` inside the block. One that was ignored from outside (nohup) stays ignored. No such
+    signal is lost, nor Ctrl-C, however the main thread waits."""
     before = {number: signal.getsignal(number) for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, stop)
+    handlers = dict.fromkeys(before, stop)
+    if (default := signal.getsignal(signal.SIGINT)) is signal.default_int_handler:
+        before[signal.SIGINT], handlers[signal.SIGINT] = default, Stop(lambda number: KeyboardInterrupt())
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    try:
+        with insisted():
+            yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextlib.contextmanager
+def insisted() -> Iterator[None]:
+    """No signal whose handler is a Stop is lost inside the block. One that arrives when the main thread is about to
+    wait, for a line or a lock, does not end that wait, and Python calls no handler before it has ended; so a thread
+    hears of every signal (signal.set_wakeup_fd) and sends it again until it was handled. To be entered by the main
+    thread."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_insist, args=(reading,), daemon=True).start()
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        os.close(writing)
+
+
+def _insist(reading: int) -> None:
+    with open(reading, "rb", buffering=0) as told:
+        while numbers := told.read(64):
+            for number in numbers:
+                _repeat(number)
+
+
+def _repeat(number: int) -> None:
+    main = threading.main_thread().ident or 0
+    while isinstance(stop := signal.getsignal(number), Stop) and not stop.heard.wait(REPEAT):
+        signal.pthread_kill(main, number)
 
 
 def follow_terminal() -> None:

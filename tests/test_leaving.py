@@ -204,3 +204,25 @@ def test_a_command_ends_without_taking_its_modules_apart() -> None:
     here = Path(__file__).resolve().parents[1]
     ended = subprocess.run([sys.executable, "-c", QUICK], cwd=here, capture_output=True, check=False)
     assert (ended.stdout, ended.returncode) == (b"thread handler ", 5)
+
+
+LOST = """
+import signal, sys, threading
+from grader import leaving
+number = signal.Signals[sys.argv[1]]
+with leaving.handled(leaving.Stop(lambda number: SystemExit(7))):
+    try:
+        threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), number)).start()
+        sys.stdin.readline() if sys.argv[2] == "line" else threading.Event().wait()
+    except KeyboardInterrupt:
+        sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("waits", ["line", "event"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_that_does_not_wake_the_main_thread_is_not_lost(name: str, waits: str) -> None:
+    """As one that arrives when it is about to wait: here another thread receives it."""
+    here = Path(__file__).resolve().parents[1]
+    with subprocess.Popen([sys.executable, "-c", LOST, name, waits], cwd=here, stdin=subprocess.PIPE) as command:
+        assert command.wait(timeout=PATIENCE) == 7

@@ -27,7 +27,6 @@ from grader.records.journal import Journal
 from grader.submission import receive, receive_or_miss
 
 ONLY = "Other checks than these were not asked for, and this grade is not in your progress."
-INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def grade(request: Request, session: AnySession, listener: Listener = SILENT, machine: Machine | None = None) -> Report:
@@ -195,7 +194,7 @@ def uninterrupted() -> Iterator[None]:
         if isinstance(handler := before[number], leaving.Stop):
             handler.arm(number)
 
-    before = {number: handler for number in INTERRUPTS if callable(handler := signal.getsignal(number))}
+    before = {number: handler for number in leaving.INTERRUPTS if callable(handler := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         before = {}  # only the main thread is ever interrupted
     for number in before:

@@ -23,7 +23,6 @@ import signal
 import sys
 import threading
 import time
-import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -38,8 +37,6 @@ from grader.practice.worker_events import EventWriter, GradeEvents, Job
 from grader.ranks import Session
 from grader.render import json as as_json
 from grader.visibility import for_student
-
-ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
 
 
 class Leave(KeyboardInterrupt):
@@ -192,17 +189,14 @@ def own_streams() -> tuple[IO[bytes], IO[bytes]]:
     return commands, events
 
 
-def obey_signals() -> None:
+@contextlib.contextmanager
+def obeying_signals() -> Iterator[None]:
     """The first signal to end raises Leave in the main thread; no later one disturbs the cleaning up."""
-
-    def stop(number: int, frame: types.FrameType | None) -> NoReturn:
-        for other in ENDINGS:
-            signal.signal(other, signal.SIG_IGN)
-        leaving.leave_soon(0)
-        raise Leave
-
-    for number in ENDINGS:
+    stop = leaving.Stop(lambda number: Leave(), lambda number: 0, once=True)
+    for number in leaving.INTERRUPTS:
         signal.signal(number, stop)
+    with leaving.insisted():
+        yield
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -219,11 +213,11 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     commands, events = own_streams()
     try:
-        obey_signals()
-        options.root = (options.root or catalog.repository_root()).absolute()  # pytest tells absolute paths
-        worker = Worker(catalog.resolve(options.name, options.root), options, EventWriter(events, leave))
-        threading.Thread(target=worker.listen, args=(commands,), daemon=True).start()
-        worker.serve()
+        with obeying_signals():
+            options.root = (options.root or catalog.repository_root()).absolute()  # pytest tells absolute paths
+            worker = Worker(catalog.resolve(options.name, options.root), options, EventWriter(events, leave))
+            threading.Thread(target=worker.listen, args=(commands,), daemon=True).start()
+            worker.serve()
     except Leave:
         return 0
     except GraderError as error:
