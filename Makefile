@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help run new sandbox browser grade watch render gradebook bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
+.PHONY: help run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -92,6 +92,14 @@ bundle: $(READY)
 ## gradebook  marks for Canvas, Moodle or a plain table: make gradebook ARGS="a.json b.json --out marks.csv"
 gradebook: $(READY)
 	@$(GRADER) gradebook $(ARGS)
+
+## batch      a folder of hand-ins: make batch ARGS="hand_ins --assignment assignment.yaml --out graded" (docs/courses.md)
+batch: $(READY)
+	@$(GRADER) batch $(ARGS)
+
+## batch-report   what the class got right and wrong: make batch-report ARGS="graded --out class.html"
+batch-report: $(READY)
+	@$(GRADER) batch report $(ARGS)
 
 ## browser    install Chromium, in which tests look at the HTML page (Debian; asks for root where it must)
 browser:

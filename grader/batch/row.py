@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,7 +53,9 @@ class Row:
     runs_path: Path | None = None
 
     def report(self) -> Mapping[str, Any] | None:
-        """The report as data, read anew."""
-        import json
-
-        return None if self.report_path is None else json.loads(self.report_path.read_bytes())
+        """The report as data, read anew. The file is compressed where its name ends in .gz."""
+        if self.report_path is None:
+            return None
+        content = self.report_path.read_bytes()
+        found: dict[str, Any] = json.loads(gzip.decompress(content) if self.report_path.suffix == ".gz" else content)
+        return found

@@ -16,7 +16,9 @@ class Work:
     """One grade that is asked for: `files` of a submission by relative name, for the exercise of that name.
 
     `unit` is the digest by which the ledger knows it. `seed` is the unit's own, so that another slot repeats it.
-    `checks` names a folder of a course's own checks, or is empty. `deadline` is in seconds, None for no limit."""
+    `checks` names a folder of a course's own checks, or is empty. `deadline` is in seconds, None for no limit.
+    `runs` is what `Graded.runs` of an earlier grade was: those are judged again (`Request.from_runs`) and nothing is
+    run; empty for a grade from the beginning."""
 
     unit: str
     exercise: str
@@ -24,13 +26,15 @@ class Work:
     seed: int
     checks: str = ""
     deadline: float | None = None
+    runs: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
     """A grade that came to its end. `report` is the report as JSON (docs/report.schema.json), `runs` the recorded runs
-    as `records.recording` writes them, compressed; `log` is what the slot's worker said meanwhile. `busy` is the sum of
-    the cases' own run times and `cpu` what the slot's processes used, in seconds."""
+    as `records.recording` writes them, compressed by gzip, or empty where earlier ones were judged; `log` is what the
+    slot's worker said meanwhile. `busy` is the sum of the cases' own run times and `cpu` what the slot's processes
+    used, in seconds."""
 
     slot: str
     unit: str
@@ -54,8 +58,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A slot that is gone (its worker died, its node did), with the units that it had; it has a successor of another
-    name, or none if `successor` is empty."""
+    """A slot that is gone (its worker died, its node did), with the units that it had, the one that it graded first; it
+    has a successor of another name, or none if `successor` is empty."""
 
     slot: str
     units: tuple[str, ...]

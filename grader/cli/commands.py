@@ -1,9 +1,7 @@
-"""The group of commands. A command's file is imported when it is called, so that `--help` and a typing error stay
-quick (the pattern of click's documentation, "Lazily Loading Subcommands")."""
+"""The group of commands. A command's file is imported when it is called (`lazy`)."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +11,10 @@ import click
 import grader as package
 from grader.cli import tty
 from grader.cli.ending import end
+from grader.cli.lazy import LazyGroup
 
 SUMMARIES = {
+    "batch": "Grade a folder of hand-ins: all exercises of an assignment, resumable.",
     "bundle": "Make what students and platforms get.",
     "doctor": "Say what this machine has and what it means for grading.",
     "explain": "Say why the checks of EX that fail now matter in production.",
@@ -36,25 +36,8 @@ SUMMARIES = {
 """Every command, with its line in `--help`. Its file has the same name, and its click command is `command` there."""
 
 
-class Commands(click.Group):
+class Commands(LazyGroup):
     """The commands by name. Every way to end becomes an exit code and at most one sentence, never a traceback."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(SUMMARIES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUMMARIES:
-            return None
-        found: click.Command = importlib.import_module(f"grader.cli.{cmd_name}").command
-        if not any(parameter.name == "debug" for parameter in found.params):
-            meaning = "Show a traceback where the grader itself goes wrong."
-            found.params.append(click.Option(["--debug"], is_flag=True, expose_value=False, help=meaning))
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the summaries alone: no command's file is imported for a page that lists them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(SUMMARIES.items()))
 
     def main(
         self,
@@ -72,7 +55,12 @@ class Commands(click.Group):
         end(run, debug="--debug" in (sys.argv if args is None else args))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    package="grader.cli",
+    summaries=SUMMARIES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(version=package.__version__, prog_name="grader")
 def cli() -> None:
     """Exercises for distributed training in PyTorch, graded on real ranks.
