@@ -1,4 +1,4 @@
-"""What a person has done so far: attempts, hints, quiz cards and interviews, in one SQLite file on this machine.
+"""What a person has done so far: attempts, hints, quiz cards, interviews and mends, in one SQLite file on this machine.
 
 Every change is one transaction, so processes at work at the same time lose nothing. A file that is damaged is set
 aside, and a new one is begun. Schema: `SCHEMA`; its version is SQLite's user_version.
@@ -21,24 +21,26 @@ import platformdirs
 from filelock import FileLock
 
 from grader.model.errors import RunError, UsageError
+from grader.practice.mend.kept import COLUMNS, Mend, mend_of, row_of
 
 VARIABLE = "RANKLINGS_DATA"
 """Names another folder for the file."""
 FILE, FOLDER = "progress.sqlite3", ".ranklings"
 PATIENCE = 20.0
 """Seconds that a change waits for those of other processes."""
-VERSION = 2
-SCHEMA = """
+VERSION = 3
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, at TEXT NOT NULL, status TEXT NOT NULL, score REAL NOT NULL,
     max_score REAL NOT NULL, seed INTEGER NOT NULL, seconds REAL NOT NULL, digest TEXT NOT NULL, checks TEXT NOT NULL,
-    hints TEXT NOT NULL DEFAULT '{}');
+    hints TEXT NOT NULL DEFAULT '{{}}');
 CREATE INDEX IF NOT EXISTS attempts_by_exercise ON attempts (exercise, id);
 CREATE TABLE IF NOT EXISTS hints (
     id INTEGER PRIMARY KEY, exercise TEXT NOT NULL, "check" TEXT NOT NULL, level INTEGER NOT NULL, at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS cards (question TEXT PRIMARY KEY, card TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS reviews (id INTEGER PRIMARY KEY, question TEXT NOT NULL, review TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS interviews (id TEXT PRIMARY KEY, at TEXT NOT NULL, content TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS mends ({COLUMNS});
 """
 
 
@@ -153,6 +155,20 @@ class Store:
     def interviews(self) -> tuple[tuple[str, str], ...]:
         """Name and content of each, the oldest first."""
         return tuple((row["id"], row["content"]) for row in self._rows("SELECT * FROM interviews ORDER BY at, id"))
+
+    # -- mends --------------------------------------------------------------------------------------------------------
+
+    def keep_mend(self, mend: Mend) -> None:
+        """In place of what was kept of it before."""
+        row = row_of(mend)
+        with self._changing() as connection:
+            connection.execute(f"INSERT OR REPLACE INTO mends VALUES ({', '.join('?' * len(row))})", row)
+
+    def mends(self, exercise: str | None = None) -> tuple[Mend, ...]:
+        """All mends, or those of one exercise, the oldest first."""
+        where, values = ("WHERE exercise = ?", [exercise]) if exercise else ("", [])
+        rows = self._rows(f"SELECT * FROM mends {where} ORDER BY at, name", values)
+        return tuple(mend_of(dict(row)) for row in rows)
 
     # -- the file -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Mend this: wrong programs with the pages that they got, to be found and mended against the clock."""
