@@ -57,9 +57,9 @@ progress: $(READY)
 quiz: $(READY)
 	@$(GRADER) quiz $(BANK) $(ARGS)
 
-## interview  an exercise and questions against the clock, with a debrief: make interview [MINUTES=55]
+## interview  an exercise and questions against the clock, with a debrief: make interview [MINUTES=55] [LEVELS=1] [EX=08]
 interview: $(READY)
-	@$(GRADER) interview $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	@$(GRADER) interview $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter-out 0,$(LEVELS)),--levels) $(if $(EX),--exercise $(EX)) $(ARGS)
 
 ## reset      put the stub of exercise EX back; your file is kept beside it
 reset: $(READY)

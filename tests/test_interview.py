@@ -13,7 +13,7 @@ import pytest
 from grader.model import Report
 from grader.model.errors import RunError
 from grader.practice.store import Store
-from grader.quiz.interview import debrief, state
+from grader.quiz.interview import debrief, debrief_page, drawing, state
 from grader.quiz.interview.session import InterviewSession, TimeUp
 from grader.quiz.interview.state import Interview, clock
 from grader.quiz.numbers import NumberQuestion
@@ -95,7 +95,7 @@ class Person:
 
         return InterviewSession(
             interview=interview, exercise=COURSE[0], file=Path("interviews/a/join.py"), questions=QUESTIONS,
-            store=self.store, now=self.clock, ask=ask, say=self.said.append, grade=self.report,
+            store=self.store, now=self.clock, ask=ask, say=self.said.append, grade=lambda only: self.report(),
             show=terminal.render, statement=STATEMENT, page=Page(plain=True),
         )  # fmt: skip
 
@@ -114,7 +114,7 @@ def begun(minutes: float = 55, questions=(CHOICE, NUMBER, CARD)) -> Interview:
 
 
 def letter(right: bool) -> str:
-    place = begun().shown(CHOICE).right
+    place = begun().shown(CHOICE)[0].right
     return "ab"[place if right else 1 - place]
 
 
@@ -131,49 +131,49 @@ def passes(attempts) -> dict[str, datetime]:
 
 def test_an_exercise_that_was_passed_lately_is_not_drawn():
     attempts = [attempt("01_join", "passed", days=3), attempt("02_shard", "passed", days=20)]
-    drawn = {state.draw_exercise(COURSE, passes(attempts), 55, NOW, seed).name for seed in range(30)}
+    drawn = {drawing.draw_exercise(COURSE, passes(attempts), 55, NOW, seed).name for seed in range(30)}
     assert drawn == {"02_shard"}
 
 
 def test_an_exercise_fits_the_time_and_comes_after_what_it_builds_on():
-    assert {state.draw_exercise(COURSE, {}, 90, NOW, seed).name for seed in range(30)} == {"01_join"}
+    assert {drawing.draw_exercise(COURSE, {}, 90, NOW, seed).name for seed in range(30)} == {"01_join"}
     attempts = [attempt("01_join", "passed", days=30), attempt("02_shard", "passed", days=30)]
-    assert {state.draw_exercise(COURSE, passes(attempts), 90, NOW, seed).name for seed in range(30)} == {
+    assert {drawing.draw_exercise(COURSE, passes(attempts), 90, NOW, seed).name for seed in range(30)} == {
         e.name for e in COURSE
     }
-    assert "03_train" not in {state.draw_exercise(COURSE, passes(attempts), 45, NOW, seed).name for seed in range(30)}
+    assert "03_train" not in {drawing.draw_exercise(COURSE, passes(attempts), 45, NOW, seed).name for seed in range(30)}
 
 
 def test_where_all_that_fit_were_just_passed_it_is_the_shortest_of_the_others():
     attempts = [attempt("01_join", "passed", days=0), attempt("02_shard", "passed", days=1)]
     shortest = min((each for each in COURSE if each.name not in passes(attempts)), key=lambda each: each.time_box)
-    assert state.draw_exercise(COURSE, passes(attempts), 1, NOW, 3) == shortest
+    assert drawing.draw_exercise(COURSE, passes(attempts), 1, NOW, 3) == shortest
 
 
 def test_what_was_passed_in_an_interview_counts_as_passed(person):
     over = begun().graded(partial(), NOW).graded(passed(), NOW + timedelta(minutes=9)).ended("over", NOW)
-    assert state.passed_in([begun(), over]) == {"01_join": NOW}
+    assert drawing.passed_in([begun(), over]) == {"01_join": NOW}
 
 
 def test_where_all_were_passed_lately_it_is_the_one_that_was_longest_ago():
     attempts = [attempt(each.name, "passed", days=days) for days, each in enumerate(COURSE, start=1)]
-    assert state.draw_exercise(COURSE, passes(attempts), 90, NOW, 1).name == "03_train"
+    assert drawing.draw_exercise(COURSE, passes(attempts), 90, NOW, 1).name == "03_train"
 
 
 def test_questions_about_the_exercise_come_first_and_known_ones_do_not_come():
     for seed in range(20):
-        drawn = state.draw_questions(BANKS, set(), COURSE[0], 55, seed)
+        drawn = drawing.draw_questions(BANKS, set(), COURSE[0], 55, seed)
         assert drawn[0] is CHOICE and len(drawn) == 3
     banks = (replace(BANKS[0], questions=(CHOICE, replace(CHOICE, id="overlap/other"))), *BANKS[1:])
-    drawn = state.draw_questions(banks, {"overlap/why"}, COURSE[0], 55, 1, count=4)
+    drawn = drawing.draw_questions(banks, {"overlap/why"}, COURSE[0], 55, 1, count=4)
     assert "overlap/why" not in {question.id for question in drawn}
 
 
 def test_what_was_answered_right_lately_is_known_until_it_is_missed(person):
     session = person.session(begun(), "q", letter(True), "q", "1 MB", "f")
     session.hold()
-    assert state.known_lately(person.store, NOW) == {"overlap/why"}
-    assert state.known_lately(person.store, NOW + timedelta(days=15)) == set()
+    assert drawing.known_lately(person.store, NOW) == {"overlap/why"}
+    assert drawing.known_lately(person.store, NOW + timedelta(days=15)) == set()
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def finished(person: Person) -> debrief.Debrief:
 
 
 def test_a_debrief_says_what_was_missed_what_is_right_and_what_comes_next(person):
-    text = debrief.text(finished(person))
+    text = debrief_page.text(finished(person))
     assert "40 of 100 points, 2 grades. Questions: 0 of 2 right." in " ".join(text.split())
     assert "not right in 0:00." in text and "You said: Magic" in text and "A good answer: Buckets" in text
     assert "96 MB = 48 × 2" in text and "yours to judge" in text and "Why: Buckets are ready early." in text
@@ -313,7 +313,7 @@ def test_a_debrief_says_what_was_missed_what_is_right_and_what_comes_next(person
 def test_without_a_grade_every_check_was_missed(person):
     over = begun().ended("over", NOW)
     found = debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT)
-    assert [check.id for check in found.missed] == ["runs", "sums"] and "not graded" in debrief.text(found)
+    assert [check.id for check in found.missed] == ["runs", "sums"] and "not graded" in debrief_page.text(found)
     assert {asked.word for asked in found.asked} == {"not reached"}
 
 
@@ -326,7 +326,7 @@ def test_an_exercise_that_was_passed_has_nothing_missed(person):
 
 
 def test_the_page_to_keep_is_self_contained_and_runs_nothing(person):
-    page = debrief.html(finished(person))
+    page = debrief_page.html(finished(person))
     assert "default-src 'none'" in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
     assert "=1+1`" in page and "<b>1</b>" not in page
     assert "<code>MASTER_ADDR</code>" in page and "Who meets where?" in page

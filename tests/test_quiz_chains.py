@@ -14,7 +14,7 @@ from grader.model.errors import AuthorError
 from grader.quiz import deck, session
 from grader.quiz.banks import load_bank, load_banks
 from grader.quiz.chains import Chain, Step
-from grader.quiz.interview.state import draw_questions
+from grader.quiz.interview.drawing import draw_questions
 from tests.quizzes import Clock, Memory, Person, bank, number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,9 +110,10 @@ def test_a_hint_makes_the_whole_count_less(chain: Chain) -> None:
     assert json.loads(held(chain, "?", first, *others)[2].log[0])["rating"] == 2
 
 
-def test_interviews_ask_single_questions(chain: Chain) -> None:
-    exercise = catalog.load(catalog.all_names(ROOT)[0], ROOT)
-    assert [each.id for each in draw_questions([bank(chain, number())], (), exercise, 60, 1)] == [number().id]
+def test_an_interview_with_time_for_it_ends_with_a_chain(chain: Chain) -> None:
+    exercise, banks = catalog.load(catalog.all_names(ROOT)[0], ROOT), [bank(chain, number())]
+    assert [each.id for each in draw_questions(banks, (), exercise, 60, 1)] == [number().id, chain.id]
+    assert [each.id for each in draw_questions(banks, (), exercise, 60, 1, count=1)] == [number().id]
 
 
 FAULTS = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from grader.catalog.document import Document, read, read_text, validated
 from grader.catalog.functions import is_dotted_name, is_parameter_list, titles, top_level_names
+from grader.catalog.levels import levels_of
 from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
@@ -51,6 +52,7 @@ def load(name: str, root: Path) -> Exercise:
         stub_digest=manifest.stub or "",
         prerequisites=tuple(manifest.prerequisites),
         companions=tuple(manifest.companions),
+        levels=levels_of(document, manifest),
     )
 
 

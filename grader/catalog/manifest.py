@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt, PositiveFloat, PositiveInt
 
 
 def _text(value: str) -> str:
@@ -117,6 +117,13 @@ class CheckEntry(Strict):
     section: Text | None = None
 
 
+class LevelEntry(Strict):
+    """One level of an interview: what the interviewer says, and the checks that are asked for from then on."""
+
+    says: Text
+    checks: Annotated[Words, Field(min_length=1)]
+
+
 class Manifest(Strict):
     """exercise.yaml. `time_box` is in minutes. `preload` are modules that its ranks find imported. The student's file
     is a `script` that is run and never imported. `stub` is the SHA-256 of a stub in which no function raises
@@ -135,6 +142,7 @@ class Manifest(Strict):
     script: bool = False
     preload: list[Module] = []
     stub: Digest | None = None
+    levels: list[LevelEntry] = []
 
 
 class HiddenCheck(CheckEntry):

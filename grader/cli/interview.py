@@ -6,7 +6,8 @@ import contextlib
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,22 @@ from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
 from grader.cli.ending import FAILED, PASSED
+from grader.grading import flow
 from grader.grading.request import Request, need_torch
 from grader.model import Exercise, Report, number_of
 from grader.model.errors import UsageError
 from grader.practice import overview, statement
 from grader.practice.reset import original
 from grader.practice.store import Store
+from grader.quiz import deck
 from grader.quiz.banks import course_banks
-from grader.quiz.interview import debrief, state
+from grader.quiz.interview import debrief, debrief_page, drawing, state
 from grader.quiz.interview.debrief import Debrief
 from grader.quiz.interview.session import InterviewSession, TimeUp
-from grader.quiz.interview.state import Interview, begin, draw_exercise, draw_questions, known_lately, passed_in
+from grader.quiz.interview.state import Interview
 from grader.quiz.interview.state import clock as countdown
 from grader.quiz.page import Page
-from grader.quiz.questions import Bank, Question
+from grader.quiz.questions import Bank
 from grader.render import terminal
 
 FOLDER = "interviews"
@@ -44,6 +47,7 @@ class InterviewOptions:
     minutes: float
     exercise: str | None
     questions: int | None
+    levels: bool
     new: bool
     plain: bool
 
@@ -52,6 +56,7 @@ class InterviewOptions:
 @click.option("--minutes", type=click.FloatRange(1, 600), default=55.0, show_default=True)
 @click.option("--exercise", metavar="EX", help="This exercise instead of one that is drawn.")
 @click.option("--questions", type=click.IntRange(0, 50), help="How many; without it as many as fit the time.")
+@click.option("--levels", is_flag=True, help="The exercise is asked for level by level, and hints can be had.")
 @click.option("--new", is_flag=True, help="Begin another, even if one is paused.")
 @click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
 @options.color
@@ -70,13 +75,13 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     found = None if asked.new else _unfinished(store)
     if found is None:
         found = _drawn(asked, root, store, banks)
-    elif asked.exercise or asked.questions is not None:
+    elif asked.exercise or asked.levels or asked.questions is not None:
         raise UsageError(f"{_paused(found)}; make interview goes on with it, ARGS=--new begins another.")
     else:
         found = found.resumed(clock.now())
     exercise = catalog.load(found.exercise, root)
     file = _paper(found, exercise, root)
-    questions = {item.id: item for bank in banks for item in bank.questions if isinstance(item, Question)}
+    questions = {item.id: item for bank in banks for item in bank.questions}
     text = statement.statement(exercise)
     sessions: list[InterviewSession] = []
 
@@ -93,7 +98,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         now=clock.now,
         ask=_asker(left, asked.plain),
         say=console.show,
-        grade=lambda: _graded(exercise, file, root, asked.plain),
+        grade=lambda only: _graded(Request(exercise=exercise.name, root=root, submission=file, only=only), asked.plain),
         show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
         statement=statement.rendered(text, **style),
         page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
@@ -101,7 +106,8 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     sessions.append(session)
     over = session.hold()
     if over.status == "over":
-        _conclude(debrief.debrief(over, exercise, questions, text), file.parent)
+        due = {name: card.due for name, card in deck.known(store).items()}
+        _conclude(debrief.debrief(over, exercise, questions, text, due=due, now=clock.now()), file.parent)
     return FAILED if over.status == "aborted" else PASSED
 
 
@@ -129,16 +135,28 @@ def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Ba
     exercises = [entry.exercise for entry in overview.entries(root) if entry.exercise]
     if not exercises:
         raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")
+    exercise = _exercise(asked, exercises, store, now, seed)
+    known = drawing.known_lately(store, now)
+    questions = drawing.draw_questions(banks, known, exercise, asked.minutes, seed, asked.questions)
+    return state.begin(exercise, questions, asked.minutes, seed, now, levels=asked.levels)
+
+
+def _exercise(
+    asked: InterviewOptions, exercises: Sequence[Exercise], store: Store, now: datetime, seed: int
+) -> Exercise:
+    """The one that was named, or one that is drawn; with levels, one that has some."""
+    able = [each for each in exercises if each.levels or not asked.levels]
+    if not able:
+        raise UsageError("No exercise of this course has levels; docs/author.md says how one is given some.")
     if asked.exercise:
         exercise = exercise_called(asked.exercise)[0]
-    else:
-        passed = {attempt.exercise: attempt.at for attempt in store.attempts() if attempt.status == "passed"}
-        for name, at in passed_in(_held(store)).items():
-            passed[name] = max(at, passed.get(name, at))
-        exercise = draw_exercise(exercises, passed, asked.minutes, now, seed)
-    known = known_lately(store, now)
-    questions = draw_questions(banks, known, exercise, asked.minutes, seed, asked.questions)
-    return begin(exercise, questions, asked.minutes, seed, now)
+        if exercise.name not in [each.name for each in able]:
+            raise UsageError(f"{exercise.name} has no levels; {', '.join(each.number for each in able)} have some.")
+        return exercise
+    passed = {attempt.exercise: attempt.at for attempt in store.attempts() if attempt.status == "passed"}
+    for name, at in drawing.passed_in(_held(store)).items():
+        passed[name] = max(at, passed.get(name, at))
+    return drawing.draw_exercise(able, passed, asked.minutes, now, seed)
 
 
 def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
@@ -154,14 +172,16 @@ def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
     return file
 
 
-def _graded(exercise: Exercise, file: Path, root: Path, plain: bool) -> Report:
-    return grade_quietly(Request(exercise=exercise.name, root=root, submission=file), exercise.name, plain=plain)
+def _graded(request: Request, plain: bool) -> Report:
+    """A grade, which nobody expects in his progress."""
+    report = grade_quietly(request, request.exercise, plain=plain)
+    return replace(report, notes=tuple(note for note in report.notes if note != flow.ONLY))
 
 
 def _conclude(found: Debrief, folder: Path) -> None:
     page = folder / "debrief.html"
-    files.write(page, lambda path: path.write_text(debrief.html(found), encoding="utf-8"))
-    console.show("\n" + debrief.text(found, console.width()))
+    files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))
+    console.show("\n" + debrief_page.text(found, console.width()))
     console.show(f"\nTo keep: {page}")
 
 

@@ -28,6 +28,14 @@ class Check:
     folder: Path | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One level of an interview: what the interviewer says, and the ids of the checks that it adds."""
+
+    says: str
+    checks: tuple[str, ...]
+
+
 MIB = 2**20
 MAX_SEED = 2**31 - 1
 """Seeds of grades and of cases lie between 0 and this."""
@@ -123,7 +131,8 @@ def file_of(name: str) -> str:
 class Exercise:
     """One folder of exercises/. `preload` are modules that take long to import and that its ranks find imported. The
     student's file is a `script` that probes run and nobody imports, or a module. `stub_digest` is that of a stub that
-    runs, empty where its functions raise NotImplementedError."""
+    runs, empty where its functions raise NotImplementedError. `levels` order its checks, or most of them, for an
+    interview; there may be none."""
 
     name: str
     title: str
@@ -141,6 +150,7 @@ class Exercise:
     script: bool = False
     preload: tuple[str, ...] = ()
     stub_digest: str = ""
+    levels: tuple[Level, ...] = ()
 
     @property
     def probe(self) -> Path:

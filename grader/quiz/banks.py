@@ -18,7 +18,7 @@ from grader.catalog.names import all_names
 from grader.catalog.nearest import offer
 from grader.model import number_of
 from grader.model.errors import AuthorError, UsageError
-from grader.quiz.chains import Chain, Step
+from grader.quiz.chains import Chain, DesignCase, Step
 from grader.quiz.numbers import NumberQuestion
 from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Item, Option
 
@@ -97,12 +97,13 @@ class StepEntry(Strict):
     tolerance: Annotated[float, Field(ge=0, le=0.5)]
     calculation: Text
     explanation: Prose
+    formula: Text = ""
 
 
-class ChainEntry(Strict):
-    """`kind: chain`. What is drawn are numbers and calculations such as "100 * Gbit / s", for each word its values."""
+class LinkedEntry(Strict):
+    """What a chain and a case have. What is drawn are numbers and calculations such as "100 * Gbit / s", for each word
+    its values."""
 
-    kind: Literal["chain"]
     id: Word
     question: Prose
     difficulty: Annotated[int, Field(ge=1, le=3)]
@@ -110,6 +111,22 @@ class ChainEntry(Strict):
     source: Prose | None = None
     draw: Annotated[dict[Word, Annotated[list[int | float | Text], Field(min_length=2)]], Field(min_length=1)]
     steps: Annotated[list[StepEntry], Field(min_length=3, max_length=5)]
+
+
+class ChainEntry(LinkedEntry):
+    """`kind: chain`."""
+
+    kind: Literal["chain"]
+
+
+class CaseEntry(LinkedEntry):
+    """`kind: case`. A chain that begins with an open question; `rubric` is what a good answer to it has in it."""
+
+    kind: Literal["case"]
+    opening: Prose
+    rubric: Annotated[list[Prose], Field(min_length=3, max_length=5)]
+    explanation: Prose
+    source: Prose
 
 
 class BankFile(Strict):
@@ -125,6 +142,7 @@ KINDS: dict[str, type[Strict]] = {
     "number": NumberEntry,
     "card": CardEntry,
     "chain": ChainEntry,
+    "case": CaseEntry,
 }
 
 
@@ -195,12 +213,16 @@ def _item(part: Document, topic: str) -> Item:
             return NumberQuestion(**_of_question(part, topic, entry), **{name: getattr(entry, name) for name in own})
         case CardEntry():
             return CardQuestion(**_of_question(part, topic, entry), answer=entry.answer)
+        case CaseEntry():
+            said: dict[str, Any] = {"opening": entry.opening, "rubric": tuple(entry.rubric)}
+            shared = _of_chain(part, topic, entry)
+            return _calculable(part, DesignCase(**shared, **said, explanation=entry.explanation))
         case ChainEntry():
-            return _chain(part, topic, entry)
+            return _calculable(part, Chain(**_of_chain(part, topic, entry)))
     raise AssertionError(kind)
 
 
-def _shared(part: Document, topic: str, entry: QuestionEntry | ChainEntry) -> dict[str, Any]:
+def _shared(part: Document, topic: str, entry: QuestionEntry | LinkedEntry) -> dict[str, Any]:
     own = {name: getattr(entry, name) for name in ("difficulty", "exercise", "source")}
     return {"id": f"{topic}/{entry.id}", "topic": topic, "text": entry.question, "line": part.line(()), **own}
 
@@ -209,13 +231,16 @@ def _of_question(part: Document, topic: str, entry: QuestionEntry) -> dict[str, 
     return {**_shared(part, topic, entry), "explanation": entry.explanation, "hint": entry.hint}
 
 
-def _chain(part: Document, topic: str, entry: ChainEntry) -> Chain:
-    """Every draw is calculated here once, so that none is found to be wrong while somebody is asked."""
+def _of_chain(part: Document, topic: str, entry: LinkedEntry) -> dict[str, Any]:
     steps = tuple(Step(text=step.question, **step.model_dump(exclude={"question"})) for step in entry.steps)
     drawn = {word: tuple(map(str, values)) for word, values in entry.draw.items()}
     if math.prod(map(len, drawn.values())) > MOST_DRAWS:
         raise part.error(("draw",), f"there are more than {MOST_DRAWS} draws", "Give fewer values.")
-    chain = Chain(**_shared(part, topic, entry), drawn=drawn, steps=steps)
+    return {**_shared(part, topic, entry), "drawn": drawn, "steps": steps}
+
+
+def _calculable(part: Document, chain: Chain) -> Chain:
+    """Every draw is calculated here once, so that none is found to be wrong while somebody is asked."""
     for values in chain.draws():
         try:
             chain.with_values(values)

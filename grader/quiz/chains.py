@@ -7,11 +7,12 @@ import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from grader.quiz import units
 from grader.quiz.calculation import as_written, evaluate
 from grader.quiz.numbers import NumberQuestion
-from grader.quiz.questions import Item, Question
+from grader.quiz.questions import CardQuestion, Item, Question
 
 DIGITS = 4
 """To so many a result is rounded, which is how the next question tells it and goes on from it."""
@@ -20,7 +21,7 @@ DIGITS = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One question of a chain. In its texts and in its calculation `{word}` stands for what was drawn or what an
-    earlier step with that `name` came to."""
+    earlier step with that `name` came to. `formula` is the same by formulas that the lint knows, or empty."""
 
     name: str
     text: str
@@ -28,6 +29,7 @@ class Step:
     tolerance: float
     calculation: str
     explanation: str
+    formula: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +41,39 @@ class Chain(Item):
     steps: tuple[Step, ...]
 
     typing_seconds = 12
+    units_shown: ClassVar[bool] = True
+    """Whether a question tells the unit of its answer."""
 
     def asked(self, seed: str) -> tuple[Question, ...]:
+        return self.with_values(self.drawn_by(seed))
+
+    def drawn_by(self, seed: str) -> Mapping[str, str]:
+        """What a seed draws."""
         chance = random.Random(seed)
-        return self.with_values({word: chance.choice(values) for word, values in self.drawn.items()})
+        return {word: chance.choice(values) for word, values in self.drawn.items()}
 
     def draws(self) -> Iterator[Mapping[str, str]]:
         """Everything that can be drawn."""
         for values in itertools.product(*self.drawn.values()):
             yield dict(zip(self.drawn, values, strict=True))
 
-    def with_values(self, drawn: Mapping[str, str]) -> tuple[NumberQuestion, ...]:
+    def with_values(self, drawn: Mapping[str, str]) -> tuple[Question, ...]:
         """The questions for one draw, the setting told with the first. Raises ValueError where a calculation has no
         value, or one of another kind than its unit, and KeyError for a word that stands for nothing."""
+        written = {word: as_written(value) for word, value in drawn.items()}
+        first, *others = self.numbers(drawn)
+        return (replace(first, text=f"{self.text.format_map(written)}\n\n{first.text}"), *others)
+
+    def numbers(self, drawn: Mapping[str, str]) -> tuple[NumberQuestion, ...]:
+        """The questions in numbers, without the setting."""
         written, calculated = {word: as_written(value) for word, value in drawn.items()}, _bracketed(drawn)
         questions: list[NumberQuestion] = []
         for step in self.steps:
-            text, is_last = step.text.format_map(written), step is self.steps[-1]
+            is_last = step is self.steps[-1]
             question = NumberQuestion(
                 id=self.id,
                 topic=self.topic,
-                text=text if questions else f"{self.text.format_map(written)}\n\n{text}",
+                text=step.text.format_map(written),
                 difficulty=self.difficulty,
                 line=self.line,
                 exercise=self.exercise if is_last else None,
@@ -69,11 +83,46 @@ class Chain(Item):
                 unit=step.unit,
                 tolerance=step.tolerance,
                 calculation=calculation,
+                formula=step.formula.format_map(calculated),
+                unit_shown=self.units_shown,
             )
             calculated |= _bracketed({step.name: _as_calculation(question)})
             written[step.name] = question.shown
             questions.append(replace(question, explanation=step.explanation.format_map(written)))
         return tuple(questions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesignCase(Chain):
+    """A design with a cluster's figures: what one would say first, and then the numbers. `opening` asks for the first;
+    `rubric` is what a good answer has in it, which the person ticks; units are part of the answers."""
+
+    opening: str
+    rubric: tuple[str, ...]
+    explanation: str
+
+    units_shown = False
+
+    def with_values(self, drawn: Mapping[str, str]) -> tuple[Question, ...]:
+        return (self.opened(drawn), *self.numbers(drawn))
+
+    def points(self, seed: str) -> tuple[str, ...]:
+        """The rubric for the draw of a seed."""
+        written = {word: as_written(value) for word, value in self.drawn_by(seed).items()}
+        return tuple(each.format_map(written) for each in self.rubric)
+
+    def opened(self, drawn: Mapping[str, str]) -> CardQuestion:
+        """The open question, whose answer is the rubric."""
+        written = {word: as_written(value) for word, value in drawn.items()}
+        return CardQuestion(
+            id=self.id,
+            topic=self.topic,
+            text=f"{self.text.format_map(written)}\n\n{self.opening.format_map(written)}",
+            difficulty=self.difficulty,
+            line=self.line,
+            explanation=self.explanation.format_map(written),
+            answer="\n".join(["", *(f"- {each.format_map(written)}" for each in self.rubric)]),
+        )
 
 
 def _bracketed(values: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ Every step is kept before anything more is said, so a crash at any moment loses 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -19,11 +19,13 @@ from grader.model.words import count as count_of
 from grader.quiz import deck
 from grader.quiz.answers import Correctness, Judgement
 from grader.quiz.dialogue import Dialogue
+from grader.quiz.interview import levels
 from grader.quiz.interview.state import Answer, Interview, as_json, clock
 from grader.quiz.page import Page
-from grader.quiz.questions import Question
+from grader.quiz.questions import Item, Question
 
 KEYS = "q next question, g grade, s statement, t time, p pause, f finish, abort"
+LEVEL_KEYS = "q next question, g grade, l level, h hint, s statement, t time, p pause, f finish, abort"
 
 SECONDS_UNSEEN = 30.0
 """While nothing is typed, it is noted as often that the time goes on."""
@@ -37,6 +39,10 @@ class Left(Exception):
     """The person has paused, finished or given up."""
 
 
+class Later(Exception):
+    """The person goes back to the exercise and leaves a question for later."""
+
+
 class Store(deck.Store, Protocol):
     """Where an interview is kept, and what the quiz learns from it."""
 
@@ -46,17 +52,18 @@ class Store(deck.Store, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class InterviewSession:
-    """An interview from where it begins, or goes on, until the person leaves or the time is up."""
+    """An interview from where it begins, or goes on, until the person leaves or the time is up. `grade` judges these
+    checks alone, or all where none is named."""
 
     interview: Interview
     exercise: Exercise
     file: Path
-    questions: Mapping[str, Question]
+    questions: Mapping[str, Item]
     store: Store
     now: Callable[[], datetime]
     ask: Callable[[str], str]
     say: Callable[[str], None]
-    grade: Callable[[], Report]
+    grade: Callable[[tuple[str, ...]], Report]
     show: Callable[[Report], str]
     statement: str
     page: Page
@@ -94,11 +101,20 @@ class InterviewSession:
             "f": self._finish_and_leave,
             "abort": self._abort,
         }
+        if self.interview.levels:
+            commands |= {"l": self._level, "h": self._hint}
         action = commands.get(typed)
         if action is None:
-            self.say(f"{KEYS}.")
+            self._prose(f"{self._keys}.")
         else:
             action()
+
+    @property
+    def _keys(self) -> str:
+        return LEVEL_KEYS if self.interview.levels else KEYS
+
+    def _prose(self, text: str) -> None:
+        self.say(self.page.prose(text).rstrip("\n"))
 
     def _line(self, prompt: str) -> str:
         if self.interview.left(self.now()) <= 0:
@@ -110,27 +126,49 @@ class InterviewSession:
         return typed
 
     def _question(self) -> None:
-        wanted = self.interview.next_question()
-        if wanted is None or wanted not in self.questions:
+        """The next question, or what is left of a chain."""
+        item = self.interview.next_question(self.questions)
+        if item is None:
             self.say("Those were all the questions. g grades, f finishes.")
             return
-        place, count = len(self.interview.answers) + 1, len(self.interview.questions)
-        shown = self.interview.shown(self.questions[wanted])
+        parts = self.interview.shown(item)
+        try:
+            for part in range(self.interview.parts_answered(item.id), len(parts)):
+                self._put(item, parts, part)
+        except Later:
+            self.say("Left for later; q comes back to it.")
+            return
+        self.say("Noted. The answers come in the debrief.")
+
+    def _put(self, item: Item, parts: Sequence[Question], part: int) -> None:
+        place, count = self.interview.questions.index(item.id) + 1, len(self.interview.questions)
+        heading = f"Question {place} of {count}" + (f" · part {part + 1} of {len(parts)}" if len(parts) > 1 else "")
         begun = self.now()
         try:
-            answered = self._dialogue().put(shown, f"Question {place} of {count}")
+            answered = self._dialogue().put(parts[part], heading)
         except BaseException:  # a pause, or the end: the time that went by belongs to the question
-            self.interview = self.interview.interrupted(wanted, (self.now() - begun).total_seconds())
+            self.interview = self.interview.interrupted(item.id, (self.now() - begun).total_seconds())
             raise
-        seconds = self.interview.spent.get(wanted, 0.0) + answered.seconds
-        answer = Answer(question=wanted, typed=answered.typed, right=answered.right, seconds=seconds)
+        seconds = self.interview.spent.get(item.id, 0.0) + answered.seconds
+        answer = Answer(question=item.id, typed=answered.typed, right=answered.right, seconds=seconds, part=part)
         self._keep(self.interview.answered(answer, self.now()))
-        self.say("Noted. The answers come in the debrief.")
 
     def _dialogue(self) -> Dialogue:
         """An open answer is for the person to rate in the debrief; who skips a question does not know it."""
-        keys = {"skip": lambda question: Judgement(correctness=Correctness.WRONG)}
-        return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="skip")
+        keys = {"skip": lambda question: Judgement(correctness=Correctness.WRONG), "later": _later}
+        return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="skip, later")
+
+    def _level(self) -> None:
+        self._prose(levels.sentence(self.interview, self.exercise))
+
+    def _hint(self) -> None:
+        hint = levels.next_hint(self.interview, self.exercise)
+        if hint is None:
+            self.say("There is no further hint.")
+            return
+        self._keep(levels.hinted(self.interview, hint, self.now()))
+        about = f"“{hint.check.title}”" if hint.check else "the exercise"
+        self._prose(f"Hint {hint.number} of {hint.of} for {about}; it is noted.\n{hint.text}")
 
     def _grade(self) -> None:
         """A grade on demand: counted, and without hints."""
@@ -139,14 +177,26 @@ class InterviewSession:
             count = len(self.interview.grades)
             self.say(self.show(unhinted(report)))
             self.say(f"That was grade {count}. {clock(self.interview.left(self.now()))} left.")
+            self._advance()
+
+    def _advance(self) -> None:
+        """The next level, where all that was asked for passed."""
+        number = len(self.interview.levels)
+        after = levels.advanced(self.interview, self.exercise, self.now())
+        if after is not self.interview:
+            self._keep(after)
+            over = after.levels[number - 1]
+            self.say(f"Level {number} passed, in {clock((over.passed or 0.0) - over.begun)}.")
+            self._level()
 
     def _graded(self) -> Report | None:
+        asked = levels.wanted(self.interview, self.exercise)
         try:
-            report = self.grade()
+            report = self.grade(asked)
         except GraderError as error:
             self.say(f"grader: {error}")
             return None
-        self._keep(self.interview.graded(report, self.now()))
+        self._keep(self.interview.graded(report, self.now(), whole=not asked))
         return report
 
     # -- leaving ------------------------------------------------------------------------------------------------------
@@ -166,7 +216,10 @@ class InterviewSession:
         report = self._graded()
         if report:
             self.say(self.show(unhinted(report)))
-        self._keep(replace(stopped, grades=self.interview.grades))
+        after = levels.advanced(self.interview, self.exercise, self.now()).levels[: len(self.interview.levels)]
+        if after != self.interview.levels:
+            self.say(f"Level {len(after)} passed.")
+        self._keep(replace(stopped, grades=self.interview.grades, levels=after))
         self._remember()
 
     def _finish_and_leave(self) -> None:
@@ -184,21 +237,25 @@ class InterviewSession:
         self.store.keep_interview(interview.name, interview.spans[0][0], as_json(interview))
 
     def _remember(self) -> None:
-        """The quiz learns what was known."""
-        for answer in self.interview.answers:
-            if answer.right is not None and answer.question in self.questions:
-                rating = Rating.Good if answer.right else Rating.Again
-                deck.keep(self.store, self.questions[answer.question], rating, self.now(), answer.seconds)
+        """The quiz learns what was known: of a chain, that a part was missed, or that all were right."""
+        for item in (self.questions[name] for name in self.interview.questions if name in self.questions):
+            answers = [answer for answer in self.interview.answers if answer.question == item.id]
+            judged = [answer.right for answer in answers if answer.right is not None]
+            if judged and (False in judged or len(answers) == len(self.interview.shown(item))):
+                rating = Rating.Again if False in judged else Rating.Good
+                deck.keep(self.store, item, rating, self.now(), sum(answer.seconds for answer in answers))
 
     def _welcome(self) -> str:
         exercise, count = self.exercise, len(self.interview.questions)
+        place = f"exercises/{exercise.name}/README.md"
         paragraphs = [
             *self._so_far(),
-            f"{clock(self.interview.left(self.now()))} for exercise {exercise.number}, {exercise.title}, and {count} "
-            "questions. No hints.",
+            f"{clock(self.interview.left(self.now()))} for exercise {exercise.number}, {exercise.title}, and "
+            f"{count_of(count, 'question')}. {'Hints are noted.' if self.interview.levels else 'No hints.'}",
             f"Write in {self.file}",
-            f"The statement is in exercises/{exercise.name}/README.md (s shows it).",
-            f"Keys, each with Enter: {KEYS}. Ctrl-C pauses.",
+            f"The statement is in {place} (s shows it).",
+            f"Keys, each with Enter: {self._keys}. Ctrl-C pauses.",
+            *([levels.sentence(self.interview, exercise)] if self.interview.levels else []),
         ]
         return self.page.heading("Interview") + self.page.prose("\n".join(paragraphs)).rstrip("\n")
 
@@ -207,10 +264,19 @@ class InterviewSession:
         interview = self.interview
         if len(interview.spans) == 1:
             return []
-        answered, grades = f"{len(interview.answers)} of {len(interview.questions)}", len(interview.grades)
+        done = sum(
+            interview.parts_answered(name) >= len(interview.shown(self.questions[name]))
+            for name in interview.questions
+            if name in self.questions
+        )
+        answered, grades = f"{done} of {len(interview.questions)}", len(interview.grades)
         left = interview.left_in_words(self.now())
         told = f"You go on with the interview that was paused: {left}, {answered} questions answered, "
         return [f"{told}{count_of(grades, 'grade')}."]
+
+
+def _later(question: Question) -> Judgement:
+    raise Later
 
 
 def unhinted(report: Report) -> Report:

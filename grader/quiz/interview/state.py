@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from grader.model import Exercise, Report
-from grader.quiz import deck
-from grader.quiz.questions import Bank, Question
+from grader.quiz.questions import Item, Question
 from grader.wording.text import points
 
-LATELY = timedelta(days=14)
-MINUTES_A_QUESTION = 9
-"""One question for so many minutes of the interview, and at least `FEWEST`."""
-FEWEST, MOST = 3, 10
+VERSION = 2
+"""Of what is kept. 1 had no levels, hints, chains, endings and ticks, and is read as an interview without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """A grade that was asked for, `at` seconds of the interview."""
+    """A grade that was asked for, `at` seconds of the interview. `level` is the last level whose checks were judged, 0
+    in an interview without levels; `whole` says that these were all checks. `endings` are the kinds of runs that went
+    wrong, such as "deadlocked", and how many."""
 
     at: float
     status: str
     score: float
     max_score: float
     checks: Mapping[str, str]
+    level: int = 0
+    whole: bool = True
+    endings: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def worth(self) -> str:
@@ -38,18 +40,41 @@ class Grade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was said to a question, and how many seconds it took. `right` is None where the person rates it alone."""
+    """What was said to a question, and how many seconds it took. `right` is None where the person rates it alone.
+    `part` counts the questions of a chain from 0."""
 
     question: str
     typed: str
     right: bool | None
     seconds: float
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelTime:
+    """When a level was asked for and when it passed, in seconds of the interview."""
+
+    begun: float
+    passed: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HintTaken:
+    """A hint that was asked for: in which level, for which check ("" for the exercise as a whole), the how-manieth of
+    it."""
+
+    level: int
+    check: str
+    number: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interview:
     """`spans` are the stretches of time in which it ran, the last one open while it does; `seen` is when it was last
-    known to run, so that a crash costs no time. `spent` are the seconds before a pause on a question that is open."""
+    known to run, so that a crash costs no time. `spent` are the seconds before a pause on a question that is open.
+    `levels` are those that were asked for so far, none in an interview without levels. `ticks` are, for each design
+    case, the places in its rubric of what the person says to have said."""
 
     name: str
     exercise: str
@@ -62,6 +87,9 @@ class Interview:
     answers: tuple[Answer, ...] = ()
     status: str = "running"
     spent: Mapping[str, float] = field(default_factory=dict)
+    levels: tuple[LevelTime, ...] = ()
+    hints: tuple[HintTaken, ...] = ()
+    ticks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -84,23 +112,33 @@ class Interview:
         """Seconds that are left, 0 where the time is up."""
         return max(0.0, 60 * self.minutes - self.elapsed(now))
 
-    def next_question(self) -> str | None:
-        answered = {answer.question for answer in self.answers}
-        return next((question for question in self.questions if question not in answered), None)
+    def parts_answered(self, question: str) -> int:
+        return sum(answer.question == question for answer in self.answers)
 
-    def shown(self, question: Question) -> Question:
-        """A question with its options in the order in which this interview shows them."""
-        return question.shuffled(f"{self.seed} {question.id}")
+    def next_question(self, items: Mapping[str, Item]) -> Item | None:
+        """The first that is not answered, or not to its end. Those that the banks lost meanwhile are passed over."""
+        asked = (items[name] for name in self.questions if name in items)
+        return next((item for item in asked if self.parts_answered(item.id) < len(self.shown(item))), None)
+
+    def shown(self, item: Item) -> tuple[Question, ...]:
+        """The questions of an item, with options in the order and numbers as this interview shows them."""
+        return item.asked(f"{self.seed} {item.id}")
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def seen_at(self, now: datetime) -> Interview:
         return replace(self, seen=now)
 
-    def graded(self, report: Report, now: datetime) -> Interview:
-        checks = {verdict.check.id: verdict.outcome.value for verdict in report.verdicts}
+    def graded(self, report: Report, now: datetime, *, whole: bool = True) -> Interview:
         grade = Grade(
-            at=self.elapsed(now), status=report.status, score=report.score, max_score=report.max_score, checks=checks
+            at=self.elapsed(now),
+            status=report.status,
+            score=report.score,
+            max_score=report.max_score,
+            checks={verdict.check.id: verdict.outcome.value for verdict in report.verdicts},
+            level=len(self.levels),
+            whole=whole,
+            endings=Counter(run.diagnosis.kind for run in report.runs if run.diagnosis),
         )
         return replace(self, grades=(*self.grades, grade), seen=now)
 
@@ -109,7 +147,11 @@ class Interview:
         return replace(self, spent={**self.spent, question: self.spent.get(question, 0.0) + seconds})
 
     def answered(self, answer: Answer, now: datetime) -> Interview:
-        return replace(self, answers=(*self.answers, answer), seen=now)
+        spent = {question: seconds for question, seconds in self.spent.items() if question != answer.question}
+        return replace(self, answers=(*self.answers, answer), spent=spent, seen=now)
+
+    def ticked(self, question: str, places: Sequence[int]) -> Interview:
+        return replace(self, ticks={**self.ticks, question: tuple(places)})
 
     def paused(self, now: datetime) -> Interview:
         return replace(self, spans=self._closed(now), status="paused", seen=now)
@@ -125,7 +167,10 @@ class Interview:
         return tuple((start, end or max(start, at)) for start, end in self.spans)
 
 
-def begin(exercise: Exercise, questions: Sequence[Question], minutes: float, seed: int, now: datetime) -> Interview:
+def begin(
+    exercise: Exercise, questions: Sequence[Item], minutes: float, seed: int, now: datetime, *, levels: bool = False
+) -> Interview:
+    """An interview that begins now, `levels` where the exercise is asked for level by level."""
     return Interview(
         name=f"{now:%Y%m%d-%H%M%S}",
         exercise=exercise.name,
@@ -134,70 +179,8 @@ def begin(exercise: Exercise, questions: Sequence[Question], minutes: float, see
         seed=seed,
         spans=((now, None),),
         seen=now,
+        levels=(LevelTime(begun=0.0),) if levels and exercise.levels else (),
     )
-
-
-# -- drawing ----------------------------------------------------------------------------------------------------------
-
-
-def draw_exercise(
-    exercises: Sequence[Exercise], passed: Mapping[str, datetime], minutes: float, now: datetime, seed: int
-) -> Exercise:
-    """One that fits the time and was not `passed` lately, at random. Where all that fit were, the shortest of the
-    others; where all were, the one whose pass is oldest."""
-    fitting = [each for each in exercises if each.time_box <= minutes] or [min(exercises, key=lambda e: e.time_box)]
-    open_ones = [each for each in exercises if each.name not in passed or now - passed[each.name] > LATELY]
-    stale = [each for each in fitting if each in open_ones]
-    if not stale and open_ones:
-        return min(open_ones, key=lambda each: each.time_box)
-    if not stale:
-        return min(fitting, key=lambda each: passed[each.name])
-    ready = [each for each in stale if set(each.prerequisites) <= passed.keys()]
-    return random.Random(seed).choice(ready or stale)
-
-
-def draw_questions(
-    banks: Sequence[Bank],
-    known: Collection[str],
-    exercise: Exercise,
-    minutes: float,
-    seed: int,
-    count: int | None = None,
-) -> tuple[Question, ...]:
-    """Questions that were not answered right lately (`known` were): those about the exercise first, then one topic
-    after the other, and no chains. `count` overrides how many fit the time."""
-    number = min(MOST, max(FEWEST, int(minutes // MINUTES_A_QUESTION))) if count is None else count
-    chance = random.Random(seed)
-    pools = []
-    for bank in banks:
-        single = [item for item in bank.questions if isinstance(item, Question)]
-        pool = [question for question in single if question.id not in known] or single
-        chance.shuffle(pool)
-        pools.append(pool)
-    chance.shuffle(pools)
-    dealt = [
-        question for layer in range(max(map(len, pools), default=0)) for pool in pools for question in pool[layer:][:1]
-    ]
-    about = [question for question in dealt if question.exercise == exercise.number]
-    first = about[: max(1, number // 3)]
-    return tuple([*first, *(question for question in dealt if question not in first)][:number])
-
-
-def passed_in(interviews: Iterable[Interview]) -> dict[str, datetime]:
-    """When each exercise was last passed in an interview."""
-    found: dict[str, datetime] = {}
-    for interview in interviews:
-        if any(grade.status == "passed" for grade in interview.grades):
-            found[interview.exercise] = max(interview.seen, found.get(interview.exercise, interview.seen))
-    return found
-
-
-def known_lately(store: deck.Store, now: datetime) -> set[str]:
-    """The questions whose last answer was right and is not long ago."""
-    last: dict[str, bool] = {}
-    for review in deck.reviews(store):
-        last[review["question"]] = review["right"] and now - review["review_datetime"] <= LATELY
-    return {question for question, right in last.items() if right}
 
 
 # -- keeping ----------------------------------------------------------------------------------------------------------
@@ -209,23 +192,27 @@ def as_json(interview: Interview) -> str:
     def default(value: Any) -> str:
         return str(value.isoformat())
 
-    return json.dumps(asdict(interview), default=default)
+    return json.dumps({"version": VERSION, **asdict(interview)}, default=default)
 
 
 def read(text: str) -> Interview:
-    """The interview that `as_json` made. Raises LookupError, TypeError or ValueError for anything else."""
+    """The interview that `as_json` made, in this version or an earlier one. Raises LookupError, TypeError or ValueError
+    for anything else."""
     raw = json.loads(text)
+    if raw.pop("version", 1) > VERSION:
+        raise ValueError("kept by a newer version of the grader")
     spans = tuple((_moment(start), _moment(end) if end else None) for start, end in raw["spans"])
-    return Interview(
-        **{
-            **raw,
-            "questions": tuple(raw["questions"]),
-            "spans": spans,
-            "seen": _moment(raw["seen"]),
-            "grades": tuple(Grade(**grade) for grade in raw["grades"]),
-            "answers": tuple(Answer(**answer) for answer in raw["answers"]),
-        }
-    )
+    read_here = {
+        "questions": tuple(raw["questions"]),
+        "spans": spans,
+        "seen": _moment(raw["seen"]),
+        "grades": tuple(Grade(**grade) for grade in raw["grades"]),
+        "answers": tuple(Answer(**answer) for answer in raw["answers"]),
+        "levels": tuple(LevelTime(**level) for level in raw.get("levels", ())),
+        "hints": tuple(HintTaken(**hint) for hint in raw.get("hints", ())),
+        "ticks": {question: tuple(places) for question, places in raw.get("ticks", {}).items()},
+    }
+    return Interview(**{**raw, **read_here})
 
 
 def _moment(text: str) -> datetime:
