@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
+.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -88,6 +88,10 @@ verify: $(TOOLS)
 ## bundle     what students and platforms get: make bundle ARGS="student DIR" (gradescope, github: docs/courses.md)
 bundle: $(READY)
 	@$(GRADER) bundle $(ARGS)
+
+## init       a student's copy in a folder of its own, as bundle student makes it: make init COURSE=DIR
+init: $(READY)
+	@$(GRADER) init $(COURSE) $(ARGS)
 
 ## gradebook  marks for Canvas, Moodle or a plain table: make gradebook ARGS="a.json b.json --out marks.csv"
 gradebook: $(READY)

@@ -25,6 +25,17 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"{path} cannot be written: {_reason(error)}. Choose another place.") from None
 
 
+def empty_folder(path: Path) -> Path:
+    """A folder to fill, which is made if it is not there. Raises UsageError for one that holds anything."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise UsageError(f"{path} is not empty; name a folder that is new or empty.")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be used: {error.strerror}.") from None
+    return path
+
+
 def write(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write a file that then becomes `path` in one step. Raises RunError, which names the path."""
     try:

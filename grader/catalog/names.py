@@ -19,7 +19,10 @@ def repository_root(start: Path | None = None) -> Path:
     for folder in (*_upwards(start), above_package):
         if (folder / "exercises").is_dir():
             return folder
-    raise UsageError("No exercises/ folder is here or in any folder above; change to the folder that holds it.")
+    raise UsageError(
+        "No exercises/ folder is here or in any folder above; change to the folder that holds it, or begin a course "
+        "with `ranklings init FOLDER`."
+    )
 
 
 def _upwards(start: Path | None) -> tuple[Path, ...]:

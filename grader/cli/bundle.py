@@ -10,7 +10,7 @@ import click
 from grader import catalog
 from grader.cli import console
 from grader.cli.options import file_path
-from grader.course import bundles
+from grader.course import bundles, wheel
 from grader.model import number_of
 from grader.model.errors import UsageError
 
@@ -27,6 +27,14 @@ def student(folder: Path, ex: tuple[str, ...]) -> None:
     """Write the students' repository to FOLDER: exercises EX (all without), no solution, no hidden check."""
     made = bundles.student(folder, catalog.repository_root(), ex)
     console.show(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
+
+
+@command.command("wheel")
+@click.argument("folder", type=file_path)
+def build_wheel(folder: Path) -> None:
+    """Write a wheel to FOLDER: it brings the grader, and `ranklings init`, which makes a student's repository."""
+    made = wheel.build(folder, catalog.repository_root())
+    console.show(f"{made} is ready. Try it in an environment of its own: pip install {made} && ranklings init COURSE")
 
 
 def _first(folder: Path) -> str:

@@ -21,6 +21,7 @@ SUMMARIES = {
     "grade": "Grade exercise EX, or without EX all that you have begun.",
     "gradebook": "Gather reports of many students in one CSV file.",
     "hint": "Show a hint for the check of exercise EX that fails now.",
+    "init": "Begin a course in a folder: all exercises and the quiz.",
     "interview": "Hold an interview against the clock, with a debrief to keep.",
     "list": "List all exercises, and which you have begun.",
     "new": "Begin an exercise: its files, small and ready for verify.",
@@ -73,4 +74,4 @@ def main() -> None:
     """The console script. Never raises for what a terminal cannot show (✓ in a Latin-1 locale)."""
     tty.use_letters()
     tty.mend()
-    cli(prog_name="grader")
+    cli(prog_name="ranklings" if sys.argv[0].endswith("ranklings") else "grader")

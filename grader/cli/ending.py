@@ -44,7 +44,7 @@ def end(run: Callable[[], Any], *, debug: bool) -> NoReturn:
         if debug:
             raise
         say(_unexpected(error))
-        code = FAULT
+        code = WRONG if _is_left_out(error) else FAULT
     leave(code if isinstance(code, int) else PASSED)
 
 
@@ -53,8 +53,16 @@ def _show_usage(error: click.ClickException) -> None:
         error.show()
 
 
+def _is_left_out(error: Exception) -> bool:
+    """Whether a part of the grader is missing that students' copies and the wheel do not have."""
+    theirs = ("grader.authoring", "grader.course")
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(theirs)
+
+
 def _unexpected(error: Exception) -> str:
     """One sentence for an exception that nobody foresaw."""
+    if _is_left_out(error):
+        return "grader: This command is for authors and teachers. A student's copy lacks it; the project's clone has it."
     if isinstance(error, ModuleNotFoundError) and not (error.name or "grader").startswith("grader"):
         return (
             f"grader: The package {error.name} is not installed here. `make grade` creates an environment with what "

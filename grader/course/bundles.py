@@ -8,13 +8,13 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from grader import catalog
+from grader import catalog, files
 from grader.course import project
 from grader.model import Exercise
 from grader.model.assignment import Assignment
@@ -59,7 +59,7 @@ def course(root: Path, assignment: Path, checks: Path | None) -> Course:
 
 def student(to: Path, root: Path, names: Sequence[str]) -> Path:
     """The repository that a student gets: exercises and grader, no solution, no mutant, no hidden check."""
-    project.empty_folder(to)
+    files.empty_folder(to)
     exercises = _copied(to, root, names)
     _write(to / "README.md", "student.md.j2", exercises=exercises)
     _write(to / "tests" / "test_this_copy.py", "test_this_copy.py.j2")
@@ -77,7 +77,7 @@ def _copied(to: Path, root: Path, names: Sequence[str]) -> tuple[Exercise, ...]:
 
 def gradescope(to: Path, given: Course, *, minutes: float, pip_settings: Path | None) -> Path:
     """autograder.zip for Gradescope, which allows `minutes` for a submission."""
-    project.empty_folder(to)
+    files.empty_folder(to)
     with tempfile.TemporaryDirectory(prefix="ranklings-") as folder:
         source = Path(folder) / "source"
         _grading_side(source, given, minutes)
@@ -91,7 +91,7 @@ def gradescope(to: Path, given: Course, *, minutes: float, pip_settings: Path | 
 def github(to: Path, given: Course, *, minutes: float) -> Path:
     """For GitHub: `actions/`, to be added to the students' repository, and `classroom50/`, for the classroom's
     configuration repository."""
-    project.empty_folder(to)
+    files.empty_folder(to)
     exercises = project.chosen(given.names, given.root)
     _write(to / "actions" / ".github" / "workflows" / "grade.yml", "grade.yml.j2", exercises=exercises, minutes=minutes)
     autograder = to / "classroom50"
@@ -127,7 +127,7 @@ def _zipped(source: Path, archive: Path) -> Path:
 
 
 def _write(path: Path, template: str, mode: int = 0o644, **values: Any) -> None:
-    text = (files("grader.course") / "templates" / template).read_text(encoding="utf-8")
+    text = (resources.files("grader.course") / "templates" / template).read_text(encoding="utf-8")
     made = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(made.from_string(text).render(values), encoding="utf-8")

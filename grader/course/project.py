@@ -37,17 +37,6 @@ def chosen(names: Sequence[str], root: Path) -> tuple[Exercise, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def empty_folder(path: Path) -> Path:
-    """A folder to fill, which is made if it is not there. Raises UsageError for one that holds anything."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise UsageError(f"{path} is not empty; name a folder that is new or empty.")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be used: {error.strerror}.") from None
-    return path
-
-
 def copy_exercises(exercises: Sequence[Exercise], root: Path, to: Path) -> None:
     """Statements, manifests, probes, visible checks and untouched stubs; nothing else that lies beside them. Raises
     UsageError for an exercise whose own checks are not all visible."""

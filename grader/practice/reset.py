@@ -1,4 +1,4 @@
-"""Begin an exercise again: the stub comes back from git's history, and the student's file stays beside it."""
+"""Begin an exercise again: the stub comes back from git's history or the wheel, and the student's file stays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from grader import files, submission
 from grader.model import Exercise
 from grader.model.errors import UsageError
+from grader.practice import begin
 
 VERSIONS = 50
 """How many versions of a file are looked at."""
@@ -18,10 +19,12 @@ VERSIONS = 50
 
 def original(exercise: Exercise, root: Path) -> bytes:
     """The newest version of the stub in git's history that nobody has worked on: the student may have committed his
-    own since. Raises UsageError where there is none."""
+    own since; without one, that of the wheel which this grader came as. Raises UsageError where there is none."""
     for source in _versions(exercise, root):
         if not _begun(exercise, source):
             return source
+    if (stub := begin.stub(exercise.name, exercise.file)) is not None:
+        return stub
     raise UsageError(
         f"git has no untouched stub of {exercise.name}, so nothing was reset. Take {exercise.file} from a fresh clone."
     )

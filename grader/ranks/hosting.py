@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pwd
 
 Made = TypeVar("Made")
-PROJECT = Path(__file__).resolve().parents[2]
+ABOVE_PACKAGE = Path(__file__).resolve().parents[2]
 KEPT = (
     "PATH",
     "LANG",
@@ -89,8 +89,8 @@ def started(
 ) -> subprocess.Popen[bytes]:
     """A host that hears of runs over `descriptor`. Raises PermissionError where `user` may not run Python."""
     inside = level == sandbox.BUBBLEWRAP
-    variables = environment(scratch, sandbox.PACKAGE if inside else str(PROJECT), device)
-    claims = proof.claims_of(PROJECT, [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(scratch))
+    variables = environment(scratch, sandbox.PACKAGE if inside else str(ABOVE_PACKAGE), device)
+    claims = proof.claims_of(sandbox.checkout(), [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(scratch))
     words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), level, json.dumps(claims)]
     with seccomp.program() as filtering:
         return subprocess.Popen(

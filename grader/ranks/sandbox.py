@@ -163,7 +163,7 @@ def _devices() -> list[str]:
 def shown() -> list[Path]:
     """The folders of the disk that are seen inside: those that Python and its packages lie in, outermost first, and
     nothing of the project itself."""
-    project = Path(__file__).resolve().parents[2]
+    project = checkout()
     roots = [Path(sys.prefix), Path(sys.base_prefix), Path(os.path.realpath(sys.executable)).parent]
     roots += [Path(folder) for folder in site.getsitepackages()]
     roots += [Path(site.getusersitepackages())] if site.ENABLE_USER_SITE else []
@@ -171,10 +171,20 @@ def shown() -> list[Path]:
     wanted: list[Path] = []
     for root in sorted(set(roots), key=lambda path: len(path.parts)):
         inside = any(root.is_relative_to(outer) for outer in (*wanted, Path("/usr")))
-        of_project = root == project or (root.is_relative_to(project) and not _is_environment(root))
-        if root.is_absolute() and root.is_dir() and not inside and not of_project and not project.is_relative_to(root):
+        if root.is_absolute() and root.is_dir() and not inside and not (project and _would_show(root, project)):
             wanted.append(root)
     return wanted
+
+
+def checkout() -> Path | None:
+    """The clone or copy that this package lies in, beside exercises; None where it was installed among others."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "exercises").is_dir() else None
+
+
+def _would_show(root: Path, project: Path) -> bool:
+    """Whether a folder holds the project or is of it; an environment that lies in it is not."""
+    return project.is_relative_to(root) or (root.is_relative_to(project) and not _is_environment(root))
 
 
 def _is_environment(path: Path) -> bool:
