@@ -96,6 +96,13 @@ def _best() -> str:
     return "auto" if obstacle() else "require"
 
 
+def test_a_command_that_a_copy_lacks_is_told_as_that(root, tmp_path):
+    course = bundles.student(tmp_path / "course", root, ())
+    words = [sys.executable, "-m", "grader", "bundle", "student", "x"]
+    done = subprocess.run(words, cwd=course, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "for authors and teachers" in done.stderr
+
+
 def test_a_copy_without_a_wheel_says_that_it_brings_no_course(tmp_path):
     with pytest.raises(UsageError, match="brings no course"):
         begin.course(tmp_path / "course", package=tmp_path)
