@@ -62,7 +62,7 @@ def _is_left_out(error: Exception) -> bool:
 def _unexpected(error: Exception) -> str:
     """One sentence for an exception that nobody foresaw."""
     if _is_left_out(error):
-        return "grader: This command is for authors and teachers. A clone of the project has it, a student's copy has not."
+        return "grader: This command is for authors and teachers. Only a clone of the project has it."
     if isinstance(error, ModuleNotFoundError) and not (error.name or "grader").startswith("grader"):
         return (
             f"grader: The package {error.name} is not installed here. `make grade` creates an environment with what "
