@@ -15,17 +15,20 @@ from grader.ranks import Session
 class Request:
     """One grade: of `submission` (None: the student's own file) for the exercise of that name under `root`.
 
-    `seed` replays a grade; None draws a new one. `deadline` is in seconds, for all of it: then the report says what is
-    known by then. `trace` records what the ranks communicate in every case, not only in those that ask for it.
-    `journal` is a file that keeps what is known so far; a grade that finds its own there goes on from it. `save_runs`
-    keeps the recorded runs in a file; `from_runs` judges such a file again instead of running anything. `checks` is a
-    folder of a course's own cases and checks. `absent` lets a file that was not handed in be a failed grade and not an
-    error. `only` names the checks that are wanted, with what they need; without it all are.
+    `files` are what was handed in, by relative name, where that is not on this disk: `submission` then says nothing,
+    and a file that is not among them is a failed grade. `seed` replays a grade; None draws a new one. `deadline` is in
+    seconds, for all of it: then the report says what is known by then. `trace` records what the ranks communicate in
+    every case, not only in those that ask for it. `journal` is a file that keeps what is known so far; a grade that
+    finds its own there goes on from it. `save_runs` keeps the recorded runs in a file; `from_runs` judges such a file
+    again instead of running anything. `checks` is a folder of a course's own cases and checks. `absent` lets a file
+    that was not handed in be a failed grade and not an error. `only` names the checks that are wanted, with what they
+    need; without it all are.
     """
 
     exercise: str
     root: Path
     submission: Path | None = None
+    files: tuple[tuple[str, bytes], ...] | None = None
     seed: int | None = None
     deadline: float | None = None
     trace: bool = False

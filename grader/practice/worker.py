@@ -16,10 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import queue
-import signal
 import sys
 import threading
 import time
@@ -27,25 +24,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from grader import catalog, leaving
+from grader import catalog
+from grader.grading import servant
 from grader.grading.flow import grade, preload
 from grader.grading.request import Machine, Request
 from grader.grading.running import import_case
+from grader.grading.servant import Leave, own_streams
 from grader.model import Report, Submission
 from grader.model.errors import Cancelled, GraderError, UsageError
 from grader.practice.worker_events import EventWriter, GradeEvents, Job
 from grader.ranks import Session
 from grader.render import json as as_json
 from grader.visibility import for_student
-
-
-class Leave(KeyboardInterrupt):
-    """The worker is to end. Of KeyboardInterrupt's kind, because pytest lets nothing else through."""
-
-
-def leave() -> None:
-    """End the main thread as SIGTERM does, from any thread."""
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 class Worker:
@@ -61,11 +51,7 @@ class Worker:
 
     def listen(self, commands: IO[bytes]) -> None:
         """Obey until there is nothing more to obey."""
-        with contextlib.suppress(OSError, ValueError):
-            for line in commands:
-                if self._obey(_command(line)):
-                    break
-        leave()
+        servant.listen(commands, self._obey)
 
     def _obey(self, command: dict[str, Any]) -> bool:
         """Do as a command says. True if it says to quit."""
@@ -133,12 +119,11 @@ class Worker:
             self._say_fault(job, str(error))
             return False
         except Exception as error:
-            error_words = " ".join(f"{type(error).__name__}: {error}".split())
-            self._say_fault(job, f"The grader itself went wrong ({error_words[:200]}). This is not your fault.")
+            self._say_fault(job, servant.own_fault(error))
             return False
         else:
             self._say_end(job, report)
-            return session.alive and report.status != "error" and not any(run.retried for run in report.runs)
+            return servant.is_sound(session, report)
         return True
 
     def _grade(self, job: Job, session: Session) -> Report:
@@ -167,36 +152,7 @@ class Worker:
         self._writer.say("fault", grade=job.number, sentence=sentence)
 
 
-def _command(line: bytes) -> dict[str, Any]:
-    """A command, or an empty one where a line is none."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 # ── the process ──
-
-
-def own_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """Input and output for this module alone: whatever else prints does so to the errors, and reads nothing."""
-    commands, events = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return commands, events
-
-
-@contextlib.contextmanager
-def obeying_signals() -> Iterator[None]:
-    """The first signal to end raises Leave in the main thread; no later one disturbs the cleaning up."""
-    stop = leaving.Stop(lambda number: Leave(), lambda number: 0, once=True)
-    for number in leaving.INTERRUPTS:
-        signal.signal(number, stop)
-    with leaving.insisted():
-        yield
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -213,9 +169,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     commands, events = own_streams()
     try:
-        with obeying_signals():
+        with servant.obeying_signals():
             options.root = (options.root or catalog.repository_root()).absolute()  # pytest tells absolute paths
-            worker = Worker(catalog.resolve(options.name, options.root), options, EventWriter(events, leave))
+            worker = Worker(catalog.resolve(options.name, options.root), options, EventWriter(events, servant.leave))
             threading.Thread(target=worker.listen, args=(commands,), daemon=True).start()
             worker.serve()
     except Leave:
@@ -226,6 +182,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stderr.flush()
-    os._exit(code)  # a daemon thread may hold the input's lock, on which an orderly end would wait
+    servant.end_at_once(main())

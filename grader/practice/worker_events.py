@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from grader.grading.observe import Listener
+from grader.grading.servant import LineWriter
 from grader.model import Case, Check, Exercise, LiveRank, Run, Verdict
 from grader.model.errors import Cancelled
 from grader.ranks import Session
@@ -32,18 +32,13 @@ class EventWriter:
     """Says events, whole lines only, from any thread. Calls `lost` where nobody listens any more."""
 
     def __init__(self, stream: IO[bytes], lost: Callable[[], None]) -> None:
-        self._stream, self._lost, self._lock = stream, lost, threading.Lock()
+        self._lines = LineWriter(stream, lost)
 
     def say(self, event: str, report: str = "", **facts: Any) -> None:
         line = json.dumps({"event": event, **_safe(facts)})
         if report:  # line ends of JSON stand between its values only, never in them
             line = f'{line[:-1]}, "report": {" ".join(report.splitlines())}}}'
-        with self._lock:
-            try:
-                self._stream.write(line.encode("utf-8", "backslashreplace") + b"\n")
-                self._stream.flush()
-            except (OSError, ValueError):
-                self._lost()
+        self._lines.write(line)
 
 
 def _safe(value: Any) -> Any:

@@ -1,10 +1,12 @@
 """Recorded runs in a file: judged again offline, and what most of our own tests run on.
 
-The file is one wire frame, so reading one from a stranger executes nothing.
+The file is one wire frame, gzipped or not, so reading one from a stranger executes nothing.
 """
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,26 @@ from grader.records import wire
 from grader.records.structure import exactly, structure, unstructure
 
 FORMAT = "ranklings/runs/1"
+GZIP, LEVEL = b"\x1f\x8b", 3
+"""How a gzipped file begins, which no frame does; and how hard it is compressed: more takes longer and gains little."""
 
 
 def save(path: Path, exercise: Exercise, seed: int, runs: Sequence[Run]) -> None:
     """Write runs to a file. Raises UsageError if that is not possible."""
-    content = {"format": FORMAT, "exercise": exercise.name, "seed": seed, "runs": unstructure(tuple(runs))}
     try:
-        path.write_bytes(wire.encode(content))
+        path.write_bytes(encoded(exercise, seed, runs))
     except OSError as error:
         raise UsageError(f"The runs could not be written to {path}: {error.strerror}.") from error
+
+
+def encoded(exercise: Exercise, seed: int, runs: Sequence[Run]) -> bytes:
+    """What the file holds. Raises WireError where that is more than a frame may be."""
+    return wire.encode({"format": FORMAT, "exercise": exercise.name, "seed": seed, "runs": unstructure(tuple(runs))})
+
+
+def compressed(exercise: Exercise, seed: int, runs: Sequence[Run]) -> bytes:
+    """The same, gzipped: equal runs give equal bytes."""
+    return gzip.compress(encoded(exercise, seed, runs), compresslevel=LEVEL, mtime=0)
 
 
 def load(path: Path, exercise: Exercise) -> tuple[int, tuple[Run, ...]]:
@@ -52,7 +65,15 @@ def run_for(runs: Mapping[str, Run], case: Case) -> Run:
 
 def _contents(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(wire.MAX_FRAME + 1)
+        zipped = file.read(len(GZIP)) == GZIP
+        file.seek(0)
+        if not zipped:
+            return file.read(wire.MAX_FRAME + 1)
+        try:
+            with gzip.open(file) as unzipped:
+                return unzipped.read(wire.MAX_FRAME + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise WireError(f"it is cut short or damaged ({error})") from None
 
 
 def run_of(raw: Any) -> Run:

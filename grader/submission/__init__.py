@@ -5,6 +5,6 @@ error, a binary file) is the submission's `problem`.
 """
 
 from grader.submission.begun import begun
-from grader.submission.found import MAX_BYTES, places, receive, receive_or_miss
+from grader.submission.found import MAX_BYTES, given, places, receive, receive_or_miss
 
-__all__ = ["MAX_BYTES", "begun", "places", "receive", "receive_or_miss"]
+__all__ = ["MAX_BYTES", "begun", "given", "places", "receive", "receive_or_miss"]

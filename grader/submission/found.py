@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 from grader.model import Exercise, Finding, Submission, file_of
@@ -33,15 +34,42 @@ def receive_or_miss(exercise: Exercise, path: Path | None, root: Path) -> Submis
     try:
         return receive(exercise, path, root)
     except UsageError as error:
-        finding = Finding(subject=f"{exercise.file} was not handed in", actual=str(error))
         place = own_file(exercise, root) if path is None else path / exercise.file if path.is_dir() else path
-        return Submission.of(place, b"", problem=finding)
+        return _missed(exercise, place, str(error))
+
+
+def given(exercise: Exercise, files: Mapping[str, bytes]) -> Submission:
+    """The same of files by relative name, as somebody else has read them: nothing has to be on this disk."""
+    path = Path(exercise.file)
+    source = next((files[name] for name in _names(exercise.name, exercise.file) if name in files), None)
+    if source is None:
+        return _missed(exercise, path, f"What was handed in holds no {exercise.file}.")
+    if len(source) > MAX_BYTES:
+        return _missed(exercise, path, f"{exercise.file} is larger than 256 KiB.")
+    companions = {name: _given_companion(name, files) for name in exercise.companions}
+    usable = {name: content for name, content in companions.items() if content}
+    return Submission.of(path, source, problem=problem_of(source), companions=usable)
+
+
+def _given_companion(name: str, files: Mapping[str, bytes]) -> bytes:
+    """The compilable file of another exercise, or b""."""
+    alone, *nested = _names(name, file_of(name))
+    sources = (files.get(place, b"") for place in (*nested, alone))
+    return next((found for found in sources if found and len(found) <= MAX_BYTES and not problem_of(found)), b"")
+
+
+def _names(name: str, file: str) -> tuple[str, str, str]:
+    """Where in a folder the file of an exercise may lie, the likeliest first."""
+    return file, f"{name}/{file}", f"exercises/{name}/{file}"
+
+
+def _missed(exercise: Exercise, path: Path, why: str) -> Submission:
+    return Submission.of(path, b"", problem=Finding(subject=f"{exercise.file} was not handed in", actual=why))
 
 
 def places(exercise: Exercise, folder: Path) -> tuple[Path, ...]:
     """Where in a folder the exercise's file may lie, the likeliest first."""
-    inside = Path(exercise.name) / exercise.file
-    return folder / exercise.file, folder / inside, folder / "exercises" / inside
+    return tuple(folder / name for name in _names(exercise.name, exercise.file))
 
 
 def own_file(exercise: Exercise, root: Path) -> Path:
