@@ -31,8 +31,9 @@ class Row:
     `unit` is the same for identical files. `kept` is the share of the points that lateness leaves, `weight` what the
     exercise is worth in the assignment. `report` reads the report (docs/report.schema.json) when it is asked for, and
     is None where there is none yet; `source` is the submitted file, or None where it is missing. `unstable` says that
-    two grades of the unit gave different verdicts. `seconds`, `busy` and `cpu` are those of the slot's grade, 0 where
-    there was none."""
+    two grades of the unit gave different verdicts, and `flipped` names the checks that came out otherwise. `attempt` is
+    which of this person's hand-ins it is, from 1, and `counts` whether it is the one that is marked. `seconds`, `busy`
+    and `cpu` are those of the slot's grade, 0 where there was none."""
 
     who: str
     exercise: str
@@ -45,6 +46,9 @@ class Row:
     late: str = ""
     untouched: bool = False
     unstable: bool = False
+    flipped: tuple[str, ...] = ()
+    attempt: int = 1
+    counts: bool = True
     seconds: float = 0.0
     busy: float = 0.0
     cpu: float = 0.0
