@@ -34,8 +34,17 @@ def of_exercise(exercise: Exercise) -> str:
 
 def of_engine() -> str:
     """Every module of the grader on which a verdict may rest."""
-    parts = sorted(entry for entry in PACKAGE.iterdir() if entry.name not in AFTERWARDS)
-    return of_files(file for part in parts for file in _in_package(part))
+    return of_modules(modules())
+
+
+def modules() -> list[str]:
+    """The names of those modules, as they lie in the package."""
+    return sorted(entry.name for entry in PACKAGE.iterdir() if entry.name not in AFTERWARDS)
+
+
+def of_modules(names: Iterable[str]) -> str:
+    """Some modules of the grader, by their names in the package."""
+    return of_files(file for name in sorted(names) for file in _in_package(PACKAGE / name))
 
 
 def _in_exercise(exercise: Exercise) -> Iterable[tuple[str, bytes]]:

@@ -1,0 +1,121 @@
+"""The files of hand-ins: found as `grade` finds them, read once, and kept in the batch's store."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from grader.batch.hand_ins import HandIn
+from grader.batch.ledger import Ledger
+from grader.model import Exercise, file_of
+from grader.model.errors import UsageError
+from grader.records import digests
+from grader.submission import MAX_BYTES
+
+Files = tuple[tuple[str, str], ...]
+"""Names as the exercise looks for them, each with a key of the store."""
+
+
+class Sources:
+    """Reads hand-ins into a ledger's store. A file whose size and times are as the ledger has seen them is not read
+    again, as with git's index. `refused` collects what may not be read, a sentence each."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._store = ledger.store
+        self._seen = {row["path"]: (row["stat"], row["key"]) for row in ledger.all("SELECT * FROM seen")}
+        self.new: dict[str, tuple[str, str]] = {}
+        self.refused: list[str] = []
+
+    def files(self, hand_in: HandIn, exercise: Exercise) -> Files:
+        """The exercise's own file and those of the exercises that it builds on, where they were handed in."""
+        found = []
+        for name, places in _places(hand_in, exercise):
+            key = next((key for place in places if (key := self._key(place, hand_in))), "")
+            if not key and name == exercise.file:
+                return ()
+            if key:
+                found.append((name, key))
+        return tuple(found)
+
+    def _key(self, path: Path, hand_in: HandIn) -> str:
+        """The key of a file's content; empty where there is none."""
+        try:
+            facts = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as error:
+            self.refused.append(f"{path} cannot be read ({error.strerror})")
+            return ""
+        if fault := _fault(path, facts, hand_in):
+            self.refused.append(f"{path} {fault}")
+            return ""
+        return self._content(path, facts)
+
+    def _content(self, path: Path, facts: os.stat_result) -> str:
+        mark = f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} {facts.st_ino}"
+        name = str(path)
+        mark_then, key = self._seen.get(name, ("", ""))
+        if mark == mark_then and not stat.S_ISLNK(facts.st_mode):
+            return key
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)  # what is too large is told by the grade, and needs no more
+        except OSError as error:
+            self.refused.append(f"{path} cannot be read ({error.strerror})")
+            return ""
+        key = self._store.put(content, ".py") or self._store.put(b"\n", ".py")
+        self.new[name] = mark, key
+        return key
+
+
+def _places(hand_in: HandIn, exercise: Exercise) -> Iterator[tuple[str, list[Path]]]:
+    """The names that a grade looks for, each with where it may lie, the likeliest first."""
+    yield exercise.file, _where(hand_in, exercise.name, exercise.file)
+    for name in exercise.companions:
+        yield f"{name}/{file_of(name)}", _where(hand_in, name, file_of(name))
+
+
+def _where(hand_in: HandIn, exercise: str, file: str) -> list[Path]:
+    if (folder := hand_in.folder) is None:
+        return [hand_in.files[file]] if file in hand_in.files else []
+    return [folder / file, folder / exercise / file, folder / "exercises" / exercise / file]
+
+
+def _fault(path: Path, facts: os.stat_result, hand_in: HandIn) -> str:
+    """Why a file is not read: it is none, or lies elsewhere."""
+    home = hand_in.folder or path.parent
+    links = stat.S_ISLNK(facts.st_mode) or any(parent.is_symlink() for parent in _between(path, home))
+    try:
+        if links and not path.resolve(strict=True).is_relative_to(home.resolve()):
+            return "is a link that leads out of the hand-in"
+        mode = path.stat().st_mode if links else facts.st_mode
+    except (OSError, RuntimeError):
+        return "is a link that leads nowhere"
+    return "" if stat.S_ISREG(mode) else "is no regular file"
+
+
+def _between(path: Path, home: Path) -> Iterator[Path]:
+    for parent in path.parents:
+        if parent == home:
+            return
+        yield parent
+
+
+def digest(files: Files) -> str:
+    """What a hand-in's files are known by. Keys are digests of contents."""
+    return digests.of_files((name, key.encode()) for name, key in files)
+
+
+def written(files: Files) -> str:
+    return json.dumps(files)
+
+
+def check(sources: Sources) -> None:
+    """Raises UsageError where a hand-in holds what may not be read."""
+    if sources.refused:
+        first, *others = sources.refused
+        more = f", and {len(others)} more like it" if others else ""
+        raise UsageError(f"{first}{more}. Put the file itself there, or remove it: then it counts as not handed in.")
