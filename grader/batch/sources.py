@@ -25,7 +25,8 @@ class Sources:
 
     def __init__(self, ledger: Ledger) -> None:
         self._store = ledger.store
-        self._seen = {row["path"]: (row["stat"], row["key"]) for row in ledger.all("SELECT * FROM seen")}
+        seen = ledger.all("SELECT * FROM seen")
+        self._seen: dict[str, tuple[str, str]] = {row["path"]: (row["stat"], row["key"]) for row in seen}
         self.new: dict[str, tuple[str, str]] = {}
         self.refused: list[str] = []
 
@@ -66,7 +67,7 @@ class Sources:
         except OSError as error:
             self.refused.append(f"{path} cannot be read ({error.strerror})")
             return ""
-        key = self._store.put(content, ".py") or self._store.put(b"\n", ".py")
+        key = self._store.put(content or b"\n", ".py")  # an empty file was handed in all the same
         self.new[name] = mark, key
         return key
 
