@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from grader.judge import preload
 from grader.model import Case, Exercise, RequiredName, Run, Submission
@@ -16,6 +17,7 @@ from grader.ranks import Live, Session
 from grader.ranks.sandbox import obstacle
 from grader.records import digests
 from tests import sampling
+from tests.solutions import Solutions
 
 STUDENTS = Path(__file__).parent / "students"
 RunIt = Callable[..., Run]
@@ -34,6 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.register_profile("whatever the machine's load", deadline=None)
+    settings.load_profile("whatever the machine's load")
     config.addinivalue_line("markers", sampling.LINE)
 
 
@@ -96,6 +100,13 @@ def level() -> str:
 def warm(warm_levels: dict[str, Session]) -> Session:
     """The host of the best level that there is."""
     return next(iter(warm_levels.values()))
+
+
+@pytest.fixture(scope="session")
+def solved(warm: Session, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Solutions:
+    """The solutions' runs, which all tests share, those too that run in other processes."""
+    folder = tmp_path_factory.getbasetemp()
+    return Solutions((folder if worker_id == "master" else folder.parent) / "solutions", warm)
 
 
 @pytest.fixture

@@ -10,45 +10,49 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
-from grader.authoring.verify import Kind, Specimen, specimens, try_all
+from grader.authoring.verify import Kind, Specimen, Trial, specimens, try_all
 from grader.ranks import Session
 from grader.records import digests
 from tests.demands import demand_complete, demand_short, demand_teaching
+from tests.solutions import Solutions
 
 ROOT = Path(__file__).parents[1]
 NAMES = catalog.all_names(ROOT)
-DRAWN = {Kind.VARIANT: 1, Kind.MUTANT: 2}
+DRAWN = {Kind.VARIANT: 1, Kind.MUTANT: 1}
 """So many are tried here; `make verify` tries all."""
 FEWEST_MUTANTS, FEWEST_VARIANTS = 15, 2
 
 
 def drawn(every: Sequence[Specimen], tree: str) -> list[Specimen]:
-    """The stub, the solution, and a few others that the tree's content draws: the same for one tree, and over time,
-    as the tree changes, all of them."""
+    """The stub, and a few others that the tree's content draws: the same for one tree, and over time, as the tree
+    changes, all of them."""
     order = sorted(every, key=lambda specimen: hashlib.sha256(f"{tree}/{specimen.name}".encode()).digest())
     few = [s for kind, count in DRAWN.items() for s in [s for s in order if s.kind is kind][:count]]
-    return [*(specimen for specimen in every if specimen.kind not in DRAWN), *few]
+    return [*(specimen for specimen in every if specimen.kind is Kind.STUB), *few]
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
-def test_an_exercise_accepts_what_is_right_and_nothing_else(name: str, warm: Session) -> None:
-    """Stub, solution, a variant and a few mutants get the verdicts that they must."""
-    exercise = catalog.load(name, ROOT)
+def test_an_exercise_accepts_what_is_right_and_nothing_else(name: str, warm: Session, solved: Solutions) -> None:
+    """Stub, solution, a variant and a mutant get the verdicts that they must."""
+    solution = solved(name)
+    exercise = solution.exercise
     every = specimens(exercise, ROOT)
     tree = digests.of_files((s.name, s.source) for s in every) + digests.of_exercise(exercise) + digests.of_engine()
-    trials = tuple(try_all(warm, exercise, ROOT, drawn(every, tree), None, lambda phase: None))
+    right = Trial(specimen=solution.specimen, verdicts=solution.verdicts(), seed=solution.seed, seconds=0.0)
+    trials = (right, *try_all(warm, exercise, ROOT, drawn(every, tree), solution.seed, lambda phase: None))
     assert [breach for trial in trials for breach in trial.breaches()] == []
     assert [breach for trial in trials for breach in trial.unfair()] == []
 
 
 def test_over_time_every_mutant_and_variant_is_drawn() -> None:
-    """One tree draws the same ones each time; two hundred trees have drawn all of sixty mutants."""
+    """One tree draws the same ones each time; six hundred trees have drawn all of sixty mutants."""
     kinds = [Kind.STUB, Kind.SOLUTION, *[Kind.VARIANT] * 5, *[Kind.MUTANT] * 60]
     every = [Specimen(kind=kind, name=str(n), path=Path("s.py"), source=b"") for n, kind in enumerate(kinds)]
     assert drawn(every, "a") == drawn(every, "a") != drawn(every, "b")
-    assert {specimen for tree in range(200) for specimen in drawn(every, str(tree))} == set(every)
-    assert len(drawn(every, "a")) == 2 + sum(DRAWN.values())
+    rest = {specimen for specimen in every if specimen.kind is not Kind.SOLUTION}
+    assert {specimen for tree in range(600) for specimen in drawn(every, str(tree))} == rest
+    assert len(drawn(every, "a")) == 1 + sum(DRAWN.values())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 
 from grader import catalog
 from grader.checks import CheckFailed, NotJudged, Runs, RunView
-from grader.grading.running import run_all
 from grader.judge import load_probe
-from grader.model import Exercise, Run, Submission
-from grader.ranks import Session
+from grader.model import Exercise, Run
 from grader.records import wire
 from tests.fuzzing import fuzz
+from tests.solutions import Solutions
 
 ROOT = Path(__file__).parents[1]
 NAMES = catalog.all_names(ROOT)
@@ -132,12 +131,9 @@ def _functions(exercise: Exercise) -> dict[str, FunctionType]:
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def bench(request: pytest.FixtureRequest, warm: Session) -> Bench:
-    exercise = catalog.load(request.param, ROOT)
-    path = catalog.reference(request.param, ROOT) / exercise.file
-    runs = run_all(warm, exercise, Submission.of(path, path.read_bytes()), seed=11)
-    torch.set_num_threads(1)
-    return Bench(exercise, runs)
+def bench(request: pytest.FixtureRequest, solved: Solutions) -> Bench:
+    solution = solved(request.param)
+    return Bench(solution.exercise, solution.runs)
 
 
 @pytest.mark.one_in(3)

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from grader import catalog
-from grader.grading.flow import grade
-from grader.grading.request import Request
 from grader.judge import judge
 from grader.model import Outcome, Run
 from grader.model.trace import Trace
 from grader.model.witness import Witness
-from grader.ranks import Session
+from tests.solutions import Solutions
 
 ROOT = Path(__file__).parents[1]
 BY_TRACE = {"synchronised_once", "overlaps"}
@@ -74,12 +72,11 @@ def with_nothing_moved(run: Run) -> Run:
 @pytest.mark.timeout(600)
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", JUDGED)
-def test_without_communication_no_check_of_it_passes(name: str, warm: Session) -> None:
+def test_without_communication_no_check_of_it_passes(name: str, solved: Solutions) -> None:
     """The solution's own runs pass; blinded or emptied they do not."""
-    exercise = catalog.load(name, ROOT)
-    solution = ROOT / "reference" / name / exercise.file
-    report = grade(Request(exercise=name, root=ROOT, submission=solution), warm)
-    assert report.status == "passed"
+    solution = solved(name)
+    exercise = solution.exercise
+    assert {verdict.outcome for verdict in solution.verdicts()} == {Outcome.PASSED}
     by_trace, by_kernel = JUDGED[name]
     blinders: dict[Callable[[Run], Run], set[str]] = {with_nothing_moved: by_kernel}
     if name in ELSEWHERE:
@@ -88,32 +85,30 @@ def test_without_communication_no_check_of_it_passes(name: str, warm: Session) -
     if by_trace:
         blinders |= {without_traces: by_trace, with_empty_traces: by_trace}
     for blind, wanted in blinders.items():
-        verdicts = judge(exercise, report.submission, [blind(run) for run in report.runs])
+        verdicts = judge(exercise, solution.submission, [blind(run) for run in solution.runs])
         passed = {verdict.check.id for verdict in verdicts if verdict.outcome is Outcome.PASSED}
         assert not passed & wanted, blind.__name__
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OBSERVED)
-def test_without_observations_no_check_passes(name: str, warm: Session) -> None:
+def test_without_observations_no_check_passes(name: str, solved: Solutions) -> None:
     """Nor does it with the observations of all case families but one, if it looks at one that is silent: what a check
     looks at is seen by making each family silent in turn."""
-    exercise = catalog.load(name, ROOT)
-    solution = ROOT / "reference" / name / exercise.file
-    report = grade(Request(exercise=name, root=ROOT, submission=solution), warm)
-    assert report.status == "passed"
+    solution = solved(name)
+    exercise = solution.exercise
+    assert {verdict.outcome for verdict in solution.verdicts()} == {Outcome.PASSED}
     free = replace(exercise, checks=tuple(replace(check, needs=()) for check in exercise.checks))
 
     def failing(runs: list[Run]) -> set[str]:
-        verdicts = judge(free, report.submission, runs)
+        verdicts = judge(free, solution.submission, runs)
         return {verdict.check.id for verdict in verdicts if verdict.outcome is Outcome.FAILED}
 
     every = {check.id for check in exercise.checks}
-    assert failing([silent(run) for run in report.runs]) == every
+    assert failing([silent(run) for run in solution.runs]) == every
     seen = set()
     for family in {case.name for case in exercise.cases}:
-        seen |= failing([silent(run, 0) if run.case.name == family else run for run in report.runs])
+        seen |= failing([silent(run, 0) if run.case.name == family else run for run in solution.runs])
     assert seen == every
 
 

@@ -211,7 +211,7 @@ def _keys(exercise: Exercise, root: Path, chosen: Sequence[Specimen], start_meth
     common = basis(exercise, start_method)
     keys = {}
     for specimen in chosen:
-        companions = sorted(_submitted(specimen, exercise, root).companions.items())
+        companions = sorted(submitted(specimen, exercise, root).companions.items())
         files = [(specimen.kind.value, specimen.source), *companions]
         keys[specimen] = digests.of_files([*common, *files])
     return keys
@@ -257,12 +257,12 @@ def try_all(
 def _run(session: Session, exercise: Exercise, root: Path, specimen: Specimen, seed: int | None) -> _Ran:
     start = time.monotonic()
     used = secrets.randbelow(MAX_SEED) if seed is None else seed
-    received = _submitted(specimen, exercise, root)
+    received = submitted(specimen, exercise, root)
     runs = run_all(session, exercise, received, used, jobs=1)
     return used, received, runs, time.monotonic() - start
 
 
-def _submitted(specimen: Specimen, exercise: Exercise, root: Path) -> Submission:
+def submitted(specimen: Specimen, exercise: Exercise, root: Path) -> Submission:
     """The specimen as if it were handed in; what is right has the solutions of other exercises beside it."""
     right = specimen.kind in (Kind.SOLUTION, Kind.VARIANT)
     companions = _companions(exercise, root) if right else {}
