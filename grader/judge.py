@@ -6,6 +6,7 @@ The same plugin serves `python -m grader grade 03`, where the runs are there alr
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import os
@@ -27,8 +28,12 @@ from grader.records import recording
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
-UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception")
-"""pytest's plugins that judging does without; the last two collect garbage thrice, four fifths of the time."""
+UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception", "debugging", "doctest")
+UNUSED += ("junitxml", "legacypath", "pastebin", "setuponly", "setupplan", "stepwise", "unittest")
+"""pytest's plugins that judging does without; two of them collect garbage thrice, four fifths of the time."""
+USED = ("readline", "pytest_timeout", *(f"_pytest.{name}" for name in ("helpconfig", "skipping", "warnings")))
+USED += ("_pytest._argcomplete", "_pytest.tracemalloc")
+"""What pytest would import when it first judges. Ctrl-C in the middle of an import is lost where C code imports."""
 ODD = "The check could not make sense of what the code recorded"
 LONGEST_FAULT = 500
 """Characters of what is said of an exception: it may quote all that a rank has recorded."""
@@ -291,7 +296,9 @@ def load_probe(exercise: Exercise, folder: Path | None = None) -> types.ModuleTy
 def preload() -> None:
     """Import what judging needs, while the ranks' host does so in its own process. One thread is enough for small
     tensors. Two spin while they wait for one another, which makes judging several times dearer on two cores."""
-    importlib.import_module("pytest_timeout")
+    for name in USED:
+        with contextlib.suppress(ImportError):  # another pytest may have other modules, another Python no readline
+            importlib.import_module(name)
     if "torch" not in sys.modules:  # what else there is where it is imported already may be garbage later
         gc.disable()
         importlib.import_module("torch")

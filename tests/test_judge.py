@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -323,3 +325,26 @@ def test_checks_that_another_thread_kept_from_being_parsed_are_read_again(
     monkeypatch.setattr(ast, "parse", now_and_then)
     verdicts = judge(exercise, SUBMISSION, right_runs())
     assert not failures and set(outcomes(verdicts).values()) == {"passed"}
+
+
+FIRST = """
+import sys
+from pathlib import Path
+from grader import catalog
+from grader.grading.flow import preload
+from grader.judge import judge
+from grader.model import Submission
+preload()
+(name,), root = catalog.all_names(Path(sys.argv[1])), Path(sys.argv[1])
+exercise, before = catalog.load(name, root), set(sys.modules)
+judge(exercise, Submission(path=exercise.stub, source=b"", digest=""), ())
+print(sorted(name for name in set(sys.modules) - before if not name.startswith("ranklings_probe")))
+"""
+
+
+def test_judging_imports_nothing_that_was_not_preloaded(tmp_path: Path) -> None:
+    """Ctrl-C during an import is lost now and then; `preload` imports with signals held back."""
+    root = small.build(tmp_path)
+    here = Path(__file__).resolve().parents[1]
+    words = [sys.executable, "-c", FIRST, str(root)]
+    assert subprocess.run(words, cwd=here, capture_output=True, text=True, check=True).stdout.strip() == "[]"
