@@ -28,11 +28,11 @@ from grader.records import recording
 
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
-UNUSED = ("cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception", "debugging", "doctest")
-UNUSED += ("junitxml", "legacypath", "pastebin", "setuponly", "setupplan", "stepwise", "unittest")
+UNUSED = ["cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception", "debugging", "doctest"]
+UNUSED += ["junitxml", "legacypath", "pastebin", "setuponly", "setupplan", "stepwise", "unittest"]
 """pytest's plugins that judging does without; two of them collect garbage thrice, four fifths of the time."""
-USED = ("readline", "pytest_timeout", *(f"_pytest.{name}" for name in ("helpconfig", "skipping", "warnings")))
-USED += ("_pytest._argcomplete", "_pytest.tracemalloc")
+USED = ["readline", "pytest_timeout", "_pytest._argcomplete", "_pytest.helpconfig", "_pytest.skipping"]
+USED += ["_pytest.tracemalloc", "_pytest.warnings"]
 """What pytest would import when it first judges. Ctrl-C in the middle of an import is lost where C code imports."""
 ODD = "The check could not make sense of what the code recorded"
 LONGEST_FAULT = 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -11,6 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import psutil
 
 from grader.model.errors import NoRankStarted, UsageError
 from grader.ranks import sandbox
@@ -111,3 +114,15 @@ def proved(host: socket.socket) -> dict[str, Any]:
     `apart` in a network of its own. Raises OSError or ValueError."""
     (length,) = struct.unpack(">I", host.recv(4, socket.MSG_WAITALL))
     return dict(json.loads(host.recv(length, socket.MSG_WAITALL)))
+
+
+def kill_at_once(host: subprocess.Popen[bytes]) -> None:
+    """Kill a host that is still beginning, with all below it: a bubblewrap that is killed before its child has asked
+    the kernel to end with it would leave that child behind."""
+    with contextlib.suppress(psutil.Error):
+        beginning = psutil.Process(host.pid)
+        beginning.suspend()  # it starts nobody from here on
+        for process in beginning.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+    host.kill()

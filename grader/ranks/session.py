@@ -154,7 +154,7 @@ class Session:
         """Hang up; the host then ends every run. Kill it if it does not leave."""
         self._socket.close()
         if not self._ready:  # it would see that only when all is imported, and has started nothing yet
-            self._host.kill()
+            hosting.kill_at_once(self._host)
         try:
             self._host.wait(timeout=LEAVING_SECONDS)
         except subprocess.TimeoutExpired:
