@@ -44,6 +44,11 @@ def colored(asked: bool | None) -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def takes_links() -> bool:
+    """Whether what is shown may hold links, which are no colour: a terminal gets them that is not a dumb one."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
 

@@ -190,7 +190,8 @@ def _shown(graded: Graded, plan: Plan, asked: Options, later: bool) -> int:
         return graded.error.exit_code
     assert graded.entry is not None
     shown = asked.outputs.shown(plan.result([graded.entry])).entries[0].report
-    asked.outputs.page(("\n" if later else "") + terminal.render(shown, by_make=console.by_make(), **asked.style))
+    page = terminal.render(shown, by_make=console.by_make(), editor=asked.outputs.way_in(asked.style), **asked.style)
+    asked.outputs.page(("\n" if later else "") + page)
     return CODES[shown.status]
 
 

@@ -19,6 +19,7 @@ from grader.cli import console
 from grader.cli.options import file_path
 from grader.model import Result
 from grader.model.errors import GraderError, RunError, UsageError
+from grader.wording.editor import CHOICES, PLAIN, Editor
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -37,6 +38,13 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a command that writes results."""
     flags: list[Option] = [
         click.option("--github", is_flag=True, help="Annotations and a job summary for GitHub Actions."),
+        click.option("--problems", is_flag=True, help="No page: file:line:column: severity: message, for editors."),
+        click.option(
+            "--editor",
+            type=click.Choice(CHOICES),
+            envvar="RANKLINGS_EDITOR",
+            help="Make lines of pages lead there: links, or file:line in place of line.",
+        ),
         click.option("--show-hidden", is_flag=True, help="Show hidden checks everywhere; for staff."),
     ]
     files: list[Option] = [
@@ -83,6 +91,8 @@ class Outputs:
     gradescope: Path | None = None
     classroom50: Path | None = None
     github: bool = False
+    problems: bool = False
+    editor: str | None = None
     show_hidden: bool = False
     handed_in: datetime | None = None
 
@@ -95,6 +105,16 @@ class Outputs:
     @property
     def files(self) -> dict[str, Path]:
         return {name: path for name in FILES if (path := getattr(self, name)) is not None}
+
+    @property
+    def way(self) -> Editor | None:
+        """Where lines of pages lead."""
+        return Editor(name=self.editor, here=Path.cwd()) if self.editor else None
+
+    def way_in(self, style: console.Style) -> Editor | None:
+        """Where lines of a terminal's page lead. A pipe gets none, as it gets no colours, unless it asks."""
+        links = style["color"] or console.takes_links() or self.editor == PLAIN
+        return self.way if links else None
 
     def check(self) -> None:
         """Raises UsageError for a file that cannot be written and for two formats in one file."""
@@ -132,7 +152,12 @@ class Outputs:
         apart.conclude()
 
     def announce(self, result: Result) -> None:
-        """What GitHub Actions reads: annotations in the log, the job summary in its file."""
+        """What editors read: a line for each problem; and what GitHub Actions reads: annotations in the log, the job
+        summary in its file."""
+        if self.problems:
+            from grader.render import problems
+
+            console.show(problems.render(self.shown(result), _from_here))
         if not self.github:
             return
         from grader.render import github
@@ -147,7 +172,10 @@ class Outputs:
                 console.say(f"grader: The job summary could not be written to {place}: {error.strerror}.")
 
     def page(self, text: str) -> None:
-        """Show a page. In a log of GitHub Actions nothing in it is a command."""
+        """Show a page, unless a line for each problem is wanted. In a log of GitHub Actions nothing in it is a
+        command."""
+        if self.problems:
+            return
         if self.github:
             from grader.render import github
 
@@ -163,7 +191,7 @@ class Outputs:
         if name == "html":
             from grader.render import html
 
-            return html.render(shown)
+            return html.render(shown, self.way)
         if name == "junit":
             from grader.render import junit
 
@@ -201,6 +229,11 @@ def _render_classroom50(result: Result, handed_in: datetime | None) -> str:
 
 def _instant(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _from_here(path: Path) -> str:
+    """A file's path as it is told to whoever works in the current folder."""
+    return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else path.as_posix()
 
 
 def _in_repository(path: Path) -> str:

@@ -21,9 +21,10 @@ def command(report: Path, color: bool | None, **chosen: Any) -> None:
     wanted = outputs.Outputs.taken(chosen)
     result = reading.read(report)
     wanted.check()
-    if not (wanted.files or wanted.github):
+    if not (wanted.files or wanted.github or wanted.problems):
         shown, style = wanted.shown(result), console.style(color)
-        pages = [terminal.render(entry.report, by_make=console.by_make(), **style) for entry in shown.entries]
+        how: dict[str, Any] = {"by_make": console.by_make(), "editor": wanted.way_in(style), **style}
+        pages = [terminal.render(entry.report, **how) for entry in shown.entries]
         overall = [summary.render(shown, **style)] if len(pages) > 1 else []
         console.show("\n".join([*pages, *overall]))
     wanted.write(result)

@@ -61,6 +61,7 @@ def student(to: Path, root: Path, names: Sequence[str]) -> Path:
     """The repository that a student gets: exercises and grader, no solution, no mutant, no hidden check."""
     files.empty_folder(to)
     exercises = _copied(to, root, names)
+    project.copy_places(root, to)
     _write(to / "README.md", "student.md.j2", exercises=exercises)
     _write(to / "tests" / "test_this_copy.py", "test_this_copy.py.j2")
     return to

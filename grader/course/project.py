@@ -15,8 +15,15 @@ from grader.practice.reset import original
 LOCK, PYPROJECT, MAKEFILE = "requirements.lock", "pyproject.toml", "Makefile"
 AUTHORS, ENVIRONMENT = "## -- For authors\n", "## -- The environment\n"
 """The part of the Makefile between these is for the project's own developers."""
+PLACES = (".vscode", ".devcontainer", "Dockerfile")
 TOOLS = "TOOLS := $(VENV)/.tools\n"
 """What marks their environment."""
+PYTEST = """\
+[tool.pytest.ini_options]
+python_files = ["test_*.py", "checks.py"]
+addopts = ["--import-mode=importlib"]
+timeout = 120
+"""
 TEST = """\
 ## -- This copy
 ## test       whether this copy is whole: every exercise loads, and its stub is judged
@@ -64,6 +71,15 @@ def copy_grader(root: Path, to: Path) -> None:
             shutil.copyfile(root / name, to / name)
 
 
+def copy_places(root: Path, to: Path) -> None:
+    """What an editor and a container need to know of the folder that a student opens."""
+    for name in PLACES:
+        if (root / name).is_dir():
+            shutil.copytree(root / name, to / name)
+        elif (root / name).is_file():
+            shutil.copyfile(root / name, to / name)
+
+
 def write_environment(root: Path, to: Path) -> None:
     """pyproject.toml without the developers' tools, the lock without theirs, and the Makefile without the authors'
     part."""
@@ -76,7 +92,7 @@ def _without_tools(text: str) -> str:
     kept = re.sub(r"\[project\.optional-dependencies\]\n.*?(?=\n\[)", "", text, flags=re.DOTALL)
     kept = kept.partition("# ------")[0].replace('readme = "README.md"\n', "")
     kept = re.sub(r"^# Why each.*\n", "", kept, flags=re.MULTILINE)
-    return kept + '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\ntimeout = 120\n'
+    return kept + PYTEST
 
 
 def makefile(text: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.text import Text
 
 from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.model.words import count, rank_list
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
+from grader.wording.editor import Editor
 from grader.wording.layout import crop, hang, paint, paragraph, spaced, strip_lines, value, wrap
 from grader.wording.marks import FINDINGS_ON_A_TERMINAL, MARKS, NO_MARK, OUR_FAULT, UNJUDGED
 from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
@@ -24,10 +27,13 @@ OUTPUTS_SHOWN = 4
 Lines = list[Text]
 
 
-def render(report: Report, *, color: bool = False, width: int = 80, by_make: bool = True) -> str:
+def render(
+    report: Report, *, color: bool = False, width: int = 80, by_make: bool = True, editor: Editor | None = None
+) -> str:
     """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour. `by_make`: the command
-    that replays is make's."""
-    return paint(_Page(safe_report(report), min(max(width, NARROWEST), WIDEST), by_make).lines(), color)
+    that replays is make's. `editor`: lines lead there."""
+    page = _Page(safe_report(report), min(max(width, NARROWEST), WIDEST), by_make, report.submission.path, editor)
+    return paint(page.lines(), color)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class _Page:
     report: Report
     width: int
     by_make: bool
+    path: Path
+    editor: Editor | None
     owners: dict[Finding, Verdict | None] = field(default_factory=dict)
 
     def lines(self) -> Lines:
@@ -85,7 +93,9 @@ class _Page:
             return []
         file, beside = where_to_start(self.report)
         text = Text.assemble(("Where to start: ", "bold"), "open ", (file, "cyan"), f" and read README.md {beside}; ")
-        text.append("the first thing to write is ").append(first_to_write(self.report), "cyan").append(".")
+        text.append("the first thing to write is ").append(first := first_to_write(self.report), "cyan").append(".")
+        if self.editor and (found := re.search(r"\(line (\d+)\)$", first)):
+            self.editor.link(text, self.path, int(found[1]), f"line {found[1]}")
         return wrap(text, self.width)
 
     def notes(self) -> Lines:
@@ -190,11 +200,21 @@ class _Page:
 
     def subject(self, finding: Finding, indent: int) -> Lines:
         """What the finding is about, and the place behind it, or below it where there is no room."""
-        subject, where = " ".join(finding.subject.split()), place(finding, self.report.exercise)
-        whole = Text.assemble(subject, (f" · {where}" if where and subject else where, "dim"))
-        if where and whole.cell_len > self.width - indent:
-            return hang(Text(" " * indent), [*wrap(Text(subject), self.width - indent), Text(where, "dim")])
+        subject, where = " ".join(finding.subject.split()), Text(place(finding, self.report.exercise), "dim")
+        if self.editor and finding.line:
+            where = self.to_line(where, finding.line, self.editor)
+        whole = Text.assemble(subject, (" · " if where and subject else "", "dim"), where)
+        room = self.width - indent
+        if where and whole.cell_len > room:
+            return hang(Text(" " * indent), [*wrap(Text(subject), room), *wrap(where, room)])
         return paragraph(Text(" " * indent), whole, self.width)
+
+    def to_line(self, where: Text, line: int, editor: Editor) -> Text:
+        """A place whose line leads to the editor."""
+        rest, told = where.plain.removesuffix(f"line {line}"), editor.told(self.path, line)
+        made = Text(f"{rest}{told}", "dim")
+        editor.link(made, self.path, line, told)
+        return made
 
     def hint(self, hints: Sequence[str], indent: int = 4) -> Lines:
         """The first of the hints."""
@@ -217,6 +237,9 @@ class _Page:
             Text(f"      {rank:<4}  {crop(state, wide):<{wide}}  {line:>4}".rstrip()) for rank, state, line in rows
         ]
         lines[0].stylize("dim")
+        for text, (_, _, line) in zip(lines[1:], rows[1:], strict=True):
+            if self.editor and line.isdecimal():
+                self.editor.link(text, self.path, int(line), line)
         return lines
 
     def indented(self, text: str, style: str = "") -> Lines:

@@ -7,6 +7,7 @@ from io import StringIO
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.style import Style
 from rich.text import Text
 
 from grader.model import Run
@@ -104,12 +105,15 @@ def _is_caret_line(line: str) -> bool:
 
 
 def paint(lines: list[Text], color: bool) -> str:
-    """The lines as one string, with ANSI colours or without; the text is the same."""
+    """The lines as one string, with ANSI colours or without; the text is the same. Links are in it either way."""
+    linked = any(_leads(span.style) for line in lines for span in line.spans)
+    if linked and not color:
+        lines = [Text(line.plain, spans=[span for span in line.spans if _leads(span.style)]) for line in lines]
     console = Console(
         file=StringIO(),
         width=1_000,
-        color_system="standard" if color else None,
-        force_terminal=color,
+        color_system="standard" if color or linked else None,
+        force_terminal=color or linked,
         no_color=not color,
         legacy_windows=False,
         _environ={},
@@ -118,3 +122,7 @@ def paint(lines: list[Text], color: bool) -> str:
         for line in lines:
             console.print(line, soft_wrap=True)
     return captured.get()
+
+
+def _leads(style: object) -> bool:
+    return isinstance(style, Style) and bool(style.link)

@@ -22,9 +22,7 @@ def breaches(level: str, claims: Mapping[str, Any], variables: Set[str]) -> list
     return [*found, *_inside(claims)] if level == "bubblewrap" else found
 
 
-def claims_of(
-    project: Path | None, environment: Sequence[str], shown: Sequence[Path], scratch: str
-) -> dict[str, Any]:
+def claims_of(project: Path | None, environment: Sequence[str], shown: Sequence[Path], scratch: str) -> dict[str, Any]:
     """What the judge knows and the host cannot: the folders that must not be seen and what may be seen of them."""
     folders = [project, *(project / name for name in ("reference", "exercises", "tests"))] if project else []
     folders.append(Path.home())

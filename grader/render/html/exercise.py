@@ -39,6 +39,11 @@ class ExerciseView:
         return self.entry.report
 
     @property
+    def number(self) -> int:
+        """Which entry of the result it is, from 0."""
+        return int(self.id[1:])
+
+    @property
     def numbers(self) -> frozenset[int]:
         """The lines that a link can lead to."""
         return frozenset(line.number for line in self.lines)
