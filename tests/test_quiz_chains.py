@@ -161,7 +161,7 @@ def test_the_real_chains_cover_what_a_plan_is_made_of() -> None:
     for one in found:
         assert len(list(one.draws())) >= 8 and 3 <= len(one.steps) <= 5
         for values in one.draws():
-            assert all(question.value > 0 for question in one.with_values(values))
+            assert all(question.value > 0 for question in one.numbers(values))
 
 
 def test_a_day_has_room_for_a_chain(chain: Chain) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grader.authoring.quiz_calculation import evaluate
 from grader.quiz import units
-from grader.quiz.chains import Chain
+from grader.quiz.chains import Chain, DesignCase, Step
 from grader.quiz.numbers import NumberQuestion, formulas_of
 from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Item, Question
 from grader.quiz.units import Unit
@@ -155,7 +155,8 @@ def units_are_counted(question: NumberQuestion) -> bool:
 def explained(bank: Bank, question: Item) -> Iterator[Fault]:
     """The explanation is a sentence at least, and a card's answer too."""
     told = [step.explanation for step in question.steps] if isinstance(question, Chain) else []
-    told += [question.explanation] if isinstance(question, Question) else []
+    told += [question.explanation] if isinstance(question, Question | DesignCase) else []
+    told += question.rubric if isinstance(question, DesignCase) else []
     if min(len(text.split()) for text in told) < 8:
         yield _fault("explanation", bank, question.line, f"{question.id}: the explanation says next to nothing")
     if isinstance(question, CardQuestion) and len(question.answer.split()) < 8:
@@ -164,24 +165,58 @@ def explained(bank: Bank, question: Item) -> Iterator[Fault]:
 
 def linked(bank: Bank, question: Item) -> Iterator[Fault]:
     """In a chain each word that is drawn is used, each question but the first rests on an earlier one, and rounding is
-    forgiven."""
+    forgiven. In a design case one question that does so is enough."""
     if not isinstance(question, Chain):
         return
+    is_case = isinstance(question, DesignCase)
     used = "".join([question.text, *(text for step in question.steps for text in (step.text, step.calculation))])
     for word in question.drawn:
         if f"{{{word}}}" not in used:
             yield _fault("chain", bank, question.line, f"{question.id}: '{word}' is drawn and not used")
-    for place, step in enumerate(question.steps[1:], 1):
-        if not any(f"{{{before.name}}}" in step.calculation for before in question.steps[:place]):
-            text = f"{question.id}: '{step.name}' rests on no question before it"
-            yield _fault("chain", bank, question.line, text)
+    alone = [step for place, step in enumerate(question.steps[1:], 1) if not _rests(step, question.steps[:place])]
+    if alone and (not is_case or len(alone) == len(question.steps) - 1):
+        text = f"{question.id}: '{alone[0].name}' rests on no question before it"
+        yield _fault("chain", bank, question.line, text)
     for step in question.steps:
         unit = units.find(step.unit)
         if step.tolerance < 0.005 and not (unit and unit.noun):
             yield _fault("tolerance", bank, question.line, f"{question.id}: '{step.name}' punishes rounding")
 
 
+def _rests(step: Step, earlier: Sequence[Step]) -> bool:
+    return any(f"{{{before.name}}}" in step.calculation for before in earlier)
+
+
+def formulated(bank: Bank, question: Item) -> Iterator[Fault]:
+    """What a part of a chain comes to is right by its formula, too, whatever was drawn: who answers by the cost model
+    and the planner of exercises 19 and 20 is as right as who answers by hand."""
+    if not isinstance(question, Chain) or not any(step.formula for step in question.steps):
+        return
+    for drawn in question.draws():
+        parts = zip(question.steps, question.numbers(drawn), question.formulas(drawn), strict=True)
+        for step, number, formula in parts:
+            if formula and (fault := _differs(number, formula)):
+                told = ", ".join(f"{word} {value}" for word, value in drawn.items())
+                yield _fault("formula", bank, question.line, f"{question.id}: '{step.name}' with {told}: {fault}")
+                return
+
+
+def _differs(number: NumberQuestion, formula: str) -> str:
+    """Where a formula gives something else than the number, to its tolerance: what it gives."""
+    unit = units.find(number.unit)
+    try:
+        found = evaluate(formula)
+    except ValueError as error:
+        return f"'{formula}': {error}"
+    if unit is None or found.dimension != unit.dimension:
+        return f"'{formula}' gives no {number.unit}"
+    value = found.value / unit.scale
+    near = abs(value - number.value) <= max(number.tolerance, 1e-9) * abs(number.value)
+    return "" if near else f"'{formula}' gives {value:.6g}, and the calculation {number.value:g}"
+
+
 RULES: tuple[Rule, ...] = (
+    formulated,
     linked,
     one_right_answer,
     plausible_distractors,

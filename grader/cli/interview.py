@@ -28,8 +28,7 @@ from grader.practice.reset import original
 from grader.practice.store import Store
 from grader.quiz import deck
 from grader.quiz.banks import course_banks
-from grader.quiz.interview import debrief, debrief_page, drawing, state
-from grader.quiz.interview.debrief import Debrief
+from grader.quiz.interview import debrief, debrief_page, drawing, rubric, state
 from grader.quiz.interview.session import InterviewSession, TimeUp
 from grader.quiz.interview.state import Interview
 from grader.quiz.interview.state import clock as countdown
@@ -57,16 +56,19 @@ class InterviewOptions:
 @click.option("--exercise", metavar="EX", help="This exercise instead of one that is drawn.")
 @click.option("--questions", type=click.IntRange(0, 50), help="How many; without it as many as fit the time.")
 @click.option("--levels", is_flag=True, help="The exercise is asked for level by level, and hints can be had.")
+@click.option("--debrief", "again", is_flag=True, help="The debrief of the last interview again.")
 @click.option("--new", is_flag=True, help="Begin another, even if one is paused.")
 @click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
 @options.color
-def command(color: bool | None, **chosen: Any) -> int:
+def command(color: bool | None, again: bool, **chosen: Any) -> int:
     """Hold an interview against the clock: an exercise, questions, no hints, and a debrief to keep."""
     asked = InterviewOptions(**chosen)
-    need_torch()
+    root, style = catalog.repository_root(), console.style(False if asked.plain else color)
     leaving.follow_terminal()
-    root = catalog.repository_root()
-    return hold(asked, root, store_of(root), console.style(False if asked.plain else color))
+    if again:
+        return tell_again(root, store_of(root), style, asked.plain)
+    need_torch()
+    return hold(asked, root, store_of(root), style)
 
 
 def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int:
@@ -101,14 +103,23 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         grade=lambda only: _graded(Request(exercise=exercise.name, root=root, submission=file, only=only), asked.plain),
         show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
         statement=statement.rendered(text, **style),
-        page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
+        page=_page(style, asked.plain),
     )
     sessions.append(session)
     over = session.hold()
     if over.status == "over":
-        due = {name: card.due for name, card in deck.known(store).items()}
-        _conclude(debrief.debrief(over, exercise, questions, text, due=due, now=clock.now()), file.parent)
+        _conclude(over, root, store, session.page)
     return FAILED if over.status == "aborted" else PASSED
+
+
+def tell_again(root: Path, store: Store, style: Style, plain: bool) -> int:
+    """The debrief of the last interview that is over; what was not ticked is asked for. Raises UsageError where there
+    is none."""
+    over = next((found for found in reversed(_held(store)) if found.status == "over"), None)
+    if over is None:
+        raise UsageError("No interview is over yet, so there is nothing to tell of one; make interview begins one.")
+    _conclude(over, root, store, _page(style, plain))
+    return PASSED
 
 
 def _paused(found: Interview) -> str:
@@ -128,6 +139,10 @@ def _held(store: Store) -> list[Interview]:
         with contextlib.suppress(LookupError, TypeError, ValueError):
             found.append(state.read(content))
     return found
+
+
+def _keep(interview: Interview, store: Store) -> None:
+    store.keep_interview(interview.name, interview.spans[0][0], state.as_json(interview))
 
 
 def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
@@ -178,8 +193,20 @@ def _graded(request: Request, plain: bool) -> Report:
     return replace(report, notes=tuple(note for note in report.notes if note != flow.ONLY))
 
 
-def _conclude(found: Debrief, folder: Path) -> None:
-    page = folder / "debrief.html"
+def _page(style: Style, plain: bool) -> Page:
+    return Page(plain=plain, color=style["color"], width=style["width"])
+
+
+def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
+    """What was said first is ticked, and the debrief shown and written down."""
+    exercise = catalog.load(over.exercise, root)
+    items = {item.id: item for bank in course_banks(root) for item in bank.questions}
+    over = rubric.tick(over, items, ask=input, say=console.show, keep=lambda now: _keep(now, store), page=shown)
+    due = {name: card.due for name, card in deck.known(store).items()}
+    text = statement.statement(exercise)
+    found = debrief.debrief(over, exercise, items, text, due=due, now=clock.now())
+    page = root / FOLDER / over.name / "debrief.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
     files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))
     console.show("\n" + debrief_page.text(found, console.width()))
     console.show(f"\nTo keep: {page}")

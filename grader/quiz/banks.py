@@ -244,6 +244,7 @@ def _calculable(part: Document, chain: Chain) -> Chain:
     for values in chain.draws():
         try:
             chain.with_values(values)
+            chain.formulas(values)
         except KeyError as error:
             remedy = f"The words are those of 'draw' and the names of earlier steps; {error} is none of them."
             raise part.error(

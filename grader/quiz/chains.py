@@ -21,7 +21,8 @@ DIGITS = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One question of a chain. In its texts and in its calculation `{word}` stands for what was drawn or what an
-    earlier step with that `name` came to. `formula` is the same by formulas that the lint knows, or empty."""
+    earlier step with that `name` came to. `formula` is the same by the formulas of the cost model and the planner, of
+    what was drawn alone, or empty; the lint holds the results to it, and nobody is shown it."""
 
     name: str
     text: str
@@ -42,7 +43,7 @@ class Chain(Item):
 
     typing_seconds = 12
     units_shown: ClassVar[bool] = True
-    """Whether a question tells the unit of its answer."""
+    """Whether a question tells the unit of its answer, where it has one."""
 
     def asked(self, seed: str) -> tuple[Question, ...]:
         return self.with_values(self.drawn_by(seed))
@@ -64,6 +65,11 @@ class Chain(Item):
         first, *others = self.numbers(drawn)
         return (replace(first, text=f"{self.text.format_map(written)}\n\n{first.text}"), *others)
 
+    def formulas(self, drawn: Mapping[str, str]) -> tuple[str, ...]:
+        """For one draw what each part is by formulas, empty where it has none."""
+        calculated = _bracketed(drawn)
+        return tuple(step.formula.format_map(calculated) for step in self.steps)
+
     def numbers(self, drawn: Mapping[str, str]) -> tuple[NumberQuestion, ...]:
         """The questions in numbers, without the setting."""
         written, calculated = {word: as_written(value) for word, value in drawn.items()}, _bracketed(drawn)
@@ -83,8 +89,7 @@ class Chain(Item):
                 unit=step.unit,
                 tolerance=step.tolerance,
                 calculation=calculation,
-                formula=step.formula.format_map(calculated),
-                unit_shown=self.units_shown,
+                unit_shown=self.units_shown or _is_plain(step.unit),
             )
             calculated |= _bracketed({step.name: _as_calculation(question)})
             written[step.name] = question.shown
@@ -110,6 +115,10 @@ class DesignCase(Chain):
         """The rubric for the draw of a seed."""
         written = {word: as_written(value) for word, value in self.drawn_by(seed).items()}
         return tuple(each.format_map(written) for each in self.rubric)
+
+    def asks_first(self, seed: str) -> str:
+        """What the opening asks, without the setting."""
+        return self.opening.format_map({word: as_written(value) for word, value in self.drawn_by(seed).items()})
 
     def opened(self, drawn: Mapping[str, str]) -> CardQuestion:
         """The open question, whose answer is the rubric."""
@@ -142,6 +151,11 @@ def _in_unit(calculation: str, unit_name: str) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
+def _is_plain(unit_name: str) -> bool:
+    """Whether there is no unit to ask for."""
+    return unit_name == "1"
+
+
 def _counts(unit_name: str) -> bool:
     unit = units.find(unit_name)
     return unit is not None and bool(unit.noun)
@@ -154,4 +168,4 @@ def _as_calculation(question: NumberQuestion) -> str:
         return f"{number} / 100"
     if question.unit in ("1", "x") or _counts(question.unit):
         return number
-    return f"{number} * {question.unit.replace('/', ' / ')}"
+    return f"{number} * {question.unit.replace('/', ' / ').replace('days', 'day')}"

@@ -167,7 +167,7 @@ def _asked(interview: Interview, item: Item) -> list[Asked]:
 
 def _ticks(interview: Interview, case: DesignCase) -> tuple[tuple[str, bool | None], ...]:
     ticked = interview.ticks.get(case.id)
-    lines = case.points(f"{interview.seed} {case.id}")
+    lines = case.points(interview.seed_of(case))
     return tuple((line, None if ticked is None else place in ticked) for place, line in enumerate(lines))
 
 

@@ -122,7 +122,10 @@ class Interview:
 
     def shown(self, item: Item) -> tuple[Question, ...]:
         """The questions of an item, with options in the order and numbers as this interview shows them."""
-        return item.asked(f"{self.seed} {item.id}")
+        return item.asked(self.seed_of(item))
+
+    def seed_of(self, item: Item) -> str:
+        return f"{self.seed} {item.id}"
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
