@@ -70,6 +70,7 @@ class Facts:
     endings: frozenset[str] = frozenset()
     standstills: frozenset[Standstill] = frozenset()
     uncompilable: str = ""
+    blocked: frozenset[str] = frozenset()
 
     def those(self, letter: str) -> frozenset[str]:
         """The checks that came out so."""
@@ -96,6 +97,7 @@ def facts_of(report: Fields) -> Facts:
         sentences=sentences,
         endings=frozenset(_endings(report["runs"])),
         standstills=frozenset(_standstills(report["runs"])),
+        blocked=frozenset(check["id"] for check in report["checks"] if check["status"] == "blocked"),
         uncompilable=safe(_sentence(problem), 200) if problem else "",
     )
 

@@ -25,9 +25,12 @@ def write(rows: Iterable[Row], folder: Path, root: Path, title: str) -> int:
     people = _by_person(rows)
     for who, own in people.items():
         result = Result(title=title, entries=tuple(_entry(row, root) for row in own))
-        text = html.render(result_for_student(result)).encode()
-        files.write(folder / f"{file_name(who)}.html", lambda path, text=text: path.write_bytes(text))
+        _write(folder / f"{file_name(who)}.html", html.render(result_for_student(result)).encode())
     return len(people)
+
+
+def _write(path: Path, content: bytes) -> None:
+    files.write(path, lambda partial: partial.write_bytes(content))
 
 
 def _by_person(rows: Iterable[Row]) -> dict[str, list[Row]]:

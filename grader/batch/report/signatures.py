@@ -124,7 +124,7 @@ def _kept(exercise: Exercise, root: Path, mutants: Sequence[Mutant]) -> list[Fau
 
 
 def _is_ours(content: Any, exercise: Exercise) -> bool:
-    return content["format"] == FORMAT and content["basis"] == _basis(exercise)
+    return (content["format"], content["basis"]) == (FORMAT, _basis(exercise))
 
 
 def _faults(entry: Any) -> Faults | None:

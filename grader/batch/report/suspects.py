@@ -12,6 +12,8 @@ LOW = 0.1
 """Below this a check says little of what the other checks say (R. L. Ebel, "Essentials of Educational Measurement",
 calls 0.2 poor)."""
 GOOD = 0.9
+EITHER = 3
+"""So many must pass, and so many fail, before a low discrimination is more than chance."""
 
 
 def suspects(
@@ -38,7 +40,8 @@ def _reasons(check: CheckReport, lonely: int, flipped: int) -> Iterator[str]:
         yield f"its verdict flipped when {count(flipped, 'hand-in')} of the same bytes ran twice"
     if check.broken:
         yield f"it was broken in {count(check.broken, 'hand-in')}"
-    if check.discrimination is not None and check.discrimination < LOW:
+    told = min(check.passed, check.failed) >= EITHER
+    if told and check.discrimination is not None and check.discrimination < LOW:
         yield f"it hardly goes with the other checks (discrimination {check.discrimination:.2f})"
     if check.judged >= LEAST and check.passed in (0, check.judged):
         yield "nobody passes it" if not check.passed else "everybody passes it, so it tells nobody apart"

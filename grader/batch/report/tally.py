@@ -79,12 +79,16 @@ def tally(rows: Iterable[Row]) -> Tally:
     made, known = Tally(), dict[Path, Facts | None]()
     for row in rows:
         facts = _read(row, known)
-        exercise = made.exercises.setdefault(row.exercise, ExerciseTally(row.exercise))
+        exercise = made.exercises.get(row.exercise) or made.exercises.setdefault(row.exercise, _fresh(row))
         if row.counts:
             _count(made, exercise, row, facts)
         elif facts is not None:
             exercise.earlier.setdefault(row.who, []).append((row.attempt, facts.those("P")))
     return made
+
+
+def _fresh(row: Row) -> ExerciseTally:
+    return ExerciseTally(row.exercise)
 
 
 def _read(row: Row, known: dict[Path, Facts | None]) -> Facts | None:
@@ -139,7 +143,8 @@ def _file(exercise: ExerciseTally, row: Row, standing: Standing) -> None:
     for kind, names in ((Standing.BROKEN, exercise.broken), (Standing.QUARANTINED, exercise.quarantined)):
         if standing is kind:
             names.append(row.who)
-    exercise.flipped.update(row.flipped)
+    if row.flipped:
+        exercise.flipped.update(row.flipped)
 
 
 def _judged(exercise: ExerciseTally, row: Row, facts: Facts, share: float) -> None:
@@ -149,11 +154,12 @@ def _judged(exercise: ExerciseTally, row: Row, facts: Facts, share: float) -> No
     exercise.letters.append(_letters(exercise, facts))
     exercise.shares.append(share)
     exercise.attempt.append(min(row.attempt, 65_535))
-    exercise.endings.update(facts.endings)
+    if facts.endings:
+        exercise.endings.update(facts.endings)
     for standstill in facts.standstills:
         exercise.standstills.setdefault(standstill, []).append(place)
     if facts.faults:
-        exercise.ways.setdefault((facts.faults, facts.those("B")), array("I")).append(place)
+        exercise.ways.setdefault((facts.faults, facts.blocked), array("I")).append(place)
         for fault in facts.faults:
             exercise.sentences.setdefault(fault, facts.sentences[fault])
 

@@ -47,8 +47,10 @@ def command(
     """
     if not (html or json or csv or pages):
         html = folder / DEFAULT
-    for path in filter(None, (html, json, csv)):
-        files.check_writable(path)
+    wanted = [(html, page.render), (json, data.as_json), (csv, data.as_csv)]
+    for path, _ in wanted:
+        if path:
+            files.check_writable(path)
     root = catalog.repository_root()
     with Ledger(folder) as ledger:
         about = _about(ledger)
@@ -60,7 +62,7 @@ def command(
         if pages:
             written = _write_pages(ledger, pages, root, about.title)
             console.show(f"{pages} holds {count(written, 'page')}.")
-    for path, made in ((html, page.render), (json, data.as_json), (csv, data.as_csv)):
+    for path, made in wanted:
         if path:
             _write(path, made, report)
     console.show(told(report))
