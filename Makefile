@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview reset verify doctor test lint types bench lock clean distclean
+.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview mend mends reset verify doctor test lint types bench lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -61,6 +61,10 @@ quiz: $(READY)
 interview: $(READY)
 	@$(GRADER) interview $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter-out 0,$(LEVELS)),--levels) $(if $(EX),--exercise $(EX)) $(ARGS)
 
+## mend       a program with one mistake and the page that it got, to be mended: make mend [EX=03] [MINUTES=12]
+mend: $(READY)
+	@$(GRADER) mend $(EX) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
 ## reset      put the stub of exercise EX back; your file is kept beside it
 reset: $(READY)
 	@$(GRADER) reset $(EX) $(ARGS)
@@ -84,6 +88,10 @@ new: $(READY)
 ## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]
 verify: $(TOOLS)
 	@$(GRADER) verify $(EX) $(ARGS)
+
+## mends      pack mutants of exercise EX with the pages that they get, for make mend: make mends EX=03 [ARGS=--check]
+mends: $(READY)
+	@$(GRADER) mends $(EX) $(ARGS)
 
 ## bundle     what students and platforms get: make bundle ARGS="student DIR" (gradescope, github: docs/courses.md)
 bundle: $(READY)

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from grader.ranks.sandbox import obstacle
-from tests import small
+from tests import mending, small
 from tests.conftest import CHOICE
 from tests.watching import file_of, solution
 
@@ -115,7 +115,11 @@ def root(tmp_path: Path) -> Path:
 
 
 HOW = ["window closed", "SIGTERM"]
-DIALOGUES = [(("interview", "--new", "--questions", "0"), "left]"), (("quiz",), "Your answer")]
+DIALOGUES = [
+    (("interview", "--new", "--questions", "0"), "left]"),
+    (("quiz",), "Your answer"),
+    (("mend", "--spoil"), "left]"),
+]
 RANKS = {"watch": 5, "grade": 4}
 """How many processes stand below a command when its ranks run: the worker, bubblewrap's, the host, the supervisor."""
 
@@ -153,11 +157,10 @@ def test_a_command_that_starts_ends_with_its_window(root: Path, command: str, ho
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize(
-    ("words", "text"), [(("interview", "--new", "--questions", "0"), "left]"), (("quiz",), "Your answer")]
-)
+@pytest.mark.parametrize(("words", "text"), DIALOGUES)
 def test_a_dialogue_ends_with_its_window(root: Path, words: tuple[str, ...], text: str, how: str) -> None:
-    """While it waits for a line."""
+    """While it waits for a line, and the session that it has started for the first grade waits too."""
+    mending.packed(root)
     (root / "quizzes").symlink_to(Path(__file__).resolve().parents[1] / "quizzes")
     for command in (
         ["init", "-q"],

@@ -23,9 +23,10 @@ def command() -> None:
 @command.command("student")
 @click.argument("folder", type=file_path)
 @click.argument("ex", nargs=-1)
-def student(folder: Path, ex: tuple[str, ...]) -> None:
+@click.option("--no-mends", is_flag=True, help="Without the packs of mends, which hold the solutions' code, packed.")
+def student(folder: Path, ex: tuple[str, ...], no_mends: bool) -> None:
     """Write the students' repository to FOLDER: exercises EX (all without), no solution, no hidden check."""
-    made = bundles.student(folder, catalog.repository_root(), ex)
+    made = bundles.student(folder, catalog.repository_root(), ex, mends=not no_mends)
     console.show(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
 
 

@@ -23,6 +23,8 @@ SUMMARIES = {
     "hint": "Show a hint for the check of exercise EX that fails now.",
     "init": "Begin a course in a folder: all exercises and the quiz.",
     "interview": "Hold an interview against the clock, with a debrief to keep.",
+    "mend": "Find and mend a mistake in a program, against the clock.",
+    "mends": "Pack the mends of exercises, for authors.",
     "list": "List all exercises, and which you have begun.",
     "new": "Begin an exercise: its files, small and ready for verify.",
     "progress": "Show the course as a map: what is done, and what comes next.",

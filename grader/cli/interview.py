@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from grader.cli import clock, console, options
 from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
+from grader.cli.countdown import asker
 from grader.cli.ending import FAILED, PASSED
 from grader.grading import flow
 from grader.grading.request import Request, need_torch
@@ -29,9 +29,8 @@ from grader.practice.store import Store
 from grader.quiz import deck
 from grader.quiz.banks import course_banks
 from grader.quiz.interview import debrief, debrief_page, drawing, rubric, state
-from grader.quiz.interview.session import InterviewSession, TimeUp
+from grader.quiz.interview.session import InterviewSession
 from grader.quiz.interview.state import Interview
-from grader.quiz.interview.state import clock as countdown
 from grader.quiz.page import Page
 from grader.quiz.questions import Bank
 from grader.render import terminal
@@ -98,7 +97,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         questions=questions,
         store=store,
         now=clock.now,
-        ask=_asker(left, asked.plain),
+        ask=asker(left, asked.plain),
         say=console.show,
         grade=lambda only: _graded(Request(exercise=exercise.name, root=root, submission=file, only=only), asked.plain),
         show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
@@ -210,23 +209,3 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))
     console.show("\n" + debrief_page.text(found, console.width()))
     console.show(f"\nTo keep: {page}")
-
-
-def _asker(left: Callable[[], float], plain: bool) -> Callable[[str], str]:
-    """What reads a line. On a terminal the time that is left runs down in the prompt while one types."""
-    if plain or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return lambda prompt: input(f"[{countdown(left())} left] {prompt}")
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.application import get_app
-
-    session: PromptSession[str] = PromptSession(refresh_interval=1.0)
-
-    def ask(prompt: str) -> str:
-        def message() -> str:
-            if left() <= 0 and get_app().is_running and not get_app().is_done:
-                get_app().exit(exception=TimeUp())
-            return f"[{countdown(left())} left] {prompt}"
-
-        return session.prompt(message)
-
-    return ask

@@ -57,11 +57,14 @@ def course(root: Path, assignment: Path, checks: Path | None) -> Course:
     return given
 
 
-def student(to: Path, root: Path, names: Sequence[str]) -> Path:
-    """The repository that a student gets: exercises and grader, no solution, no mutant, no hidden check."""
+def student(to: Path, root: Path, names: Sequence[str], *, mends: bool = True) -> Path:
+    """The repository that a student gets: exercises and grader, no solution, no mutant, no hidden check. The packs of
+    `mends` are not plain to read, and yet what mutants are made of is in them."""
     files.empty_folder(to)
     exercises = _copied(to, root, names)
     project.copy_places(root, to)
+    if mends:
+        project.copy_mends(exercises, root, to)
     _write(to / "README.md", "student.md.j2", exercises=exercises)
     _write(to / "tests" / "test_this_copy.py", "test_this_copy.py.j2")
     return to

@@ -10,6 +10,7 @@ from pathlib import Path
 from grader import catalog
 from grader.model import Exercise
 from grader.model.errors import UsageError
+from grader.practice.mend import pack
 from grader.practice.reset import original
 
 LOCK, PYPROJECT, MAKEFILE = "requirements.lock", "pyproject.toml", "Makefile"
@@ -58,6 +59,15 @@ def copy_exercises(exercises: Sequence[Exercise], root: Path, to: Path) -> None:
         for name in ("README.md", "exercise.yaml", "probe.py", "checks.py"):
             shutil.copyfile(exercise.folder / name, folder / name)
         (folder / exercise.file).write_bytes(original(exercise, root))
+
+
+def copy_mends(exercises: Sequence[Exercise], root: Path, to: Path) -> None:
+    """The packs of mends, each where a copy without `reference/` has it."""
+    for exercise in exercises:
+        found = pack.place(exercise.name, root)
+        if found.is_file():
+            (to / pack.FOLDER).mkdir(exist_ok=True)
+            shutil.copyfile(found, pack.place(exercise.name, to))
 
 
 def copy_grader(root: Path, to: Path) -> None:

@@ -1,0 +1,174 @@
+"""`mend`: a wrong program is drawn, or gone on with, and mended against the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from grader import catalog, files, leaving
+from grader.cli import clock, console, options
+from grader.cli.common import store_of
+from grader.cli.console import Style
+from grader.cli.countdown import asker
+from grader.cli.ending import FAILED, PASSED
+from grader.cli.telling import Told
+from grader.grading import flow
+from grader.grading.request import Machine, Request, need_torch
+from grader.model import Report, alone, number_of
+from grader.practice.mend import choice, pack
+from grader.practice.mend.choice import Drawn
+from grader.practice.mend.kept import Mend
+from grader.practice.mend.session import MendSession
+from grader.practice.store import Store
+from grader.quiz.page import Page
+from grader.ranks import Session
+from grader.render import terminal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MendOptions:
+    """The command's options. `exercise` is its name."""
+
+    exercise: str | None
+    minutes: float
+    new: bool
+    spoil: bool
+    html: Path | None
+    plain: bool
+
+
+@click.command("mend")
+@click.argument("ex", required=False)
+@click.option("--minutes", type=click.FloatRange(1, 600), default=12.0, show_default=True)
+@click.option("--new", is_flag=True, help="Draw another, even if one was left.")
+@click.option("--spoil", is_flag=True, help="Also of exercises not passed yet, whose solution's code it shows.")
+@click.option("--html", type=options.file_path, metavar="FILE", help="Also write the page that it got, with timelines.")
+@click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
+@options.color
+def command(ex: str | None, color: bool | None, **chosen: Any) -> int:
+    """Find the mistake in a program and mend it, against the clock: of EX, or of any exercise that you have passed."""
+    root = catalog.repository_root()
+    asked = MendOptions(exercise=catalog.resolve(ex, root) if ex else None, **chosen)
+    need_torch()
+    leaving.follow_terminal()
+    if asked.html:
+        files.check_writable(asked.html)
+    return hold(asked, root, store_of(root), console.style(False if asked.plain else color))
+
+
+def hold(asked: MendOptions, root: Path, store: Store, style: Style) -> int:
+    """Go on with a mend that was left, or draw one. The exit code says whether it is mended."""
+    drawn, mend = _left(asked, root, store) or _begun(asked, root, store)
+    file = _near(root / mend.file)
+    recorded = pack.report_of(drawn.packed, drawn.exercise, file)
+    if asked.html:
+        _write_html(asked.html, recorded)
+
+    def left() -> float:
+        return session.left()
+
+    with contextlib.closing(WarmGrader(drawn, file, root, asked.plain)) as grader:
+        session = MendSession(
+            mend=mend,
+            packed=drawn.packed,
+            exercise=drawn.exercise,
+            file=file,
+            recorded=recorded,
+            store=store,
+            now=clock.now,
+            ask=asker(left, asked.plain),
+            say=console.show,
+            grade=grader.grade,
+            show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
+            page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
+            begun=grader.start,
+        )
+        return PASSED if session.hold().status in ("mended", "open") else FAILED
+
+
+class WarmGrader:
+    """Grades the file of a mend, on a session that starts while the page is read and is kept until the end."""
+
+    def __init__(self, drawn: Drawn, file: Path, root: Path, plain: bool) -> None:
+        exercise = drawn.exercise
+        # a folder brings the files that lie beside the program
+        submission = file.parent if exercise.companions else file
+        self._request = Request(exercise=exercise.name, root=root, submission=submission)
+        self._label, self._plain = exercise.name, plain
+        self._session: Session | None = None
+
+    def start(self) -> None:
+        """Let a session start; nobody waits for it."""
+        if self._session is None or not self._session.alive:
+            self.close()
+            self._session = Machine().session()
+        self._session.start()
+
+    def grade(self) -> Report:
+        self.start()
+        assert self._session is not None
+        with console.progress(self._label, self._plain) as progress:
+            return flow.grade(self._request, self._session, Told(progress))
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+
+def _left(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend] | None:
+    """The last mend that was left, of the exercise that was asked for, with its file."""
+    if asked.new:
+        return None
+    for mend in _open(store, asked.exercise):
+        drawn = choice.resumed(mend, root)
+        if drawn is None:
+            console.say(f"grader: {mend.file} was left, but this copy does not have that mend any more.")
+            store.keep_mend(replace(mend, status="given up"))
+            continue
+        there = (root / mend.file).is_file()
+        return drawn, mend if there else replace(mend, file=_placed(drawn, root))
+    return None
+
+
+def _open(store: Store, exercise: str | None) -> Iterator[Mend]:
+    """Those that were left, the newest first."""
+    return (mend for mend in reversed(store.mends(exercise)) if mend.open)
+
+
+def _begun(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend]:
+    packs = choice.open_packs(root, store, asked.exercise, spoil=asked.spoil)
+    drawn, now = choice.drawn(packs, root, store, secrets.randbelow(2**31)), clock.now()
+    mend = Mend(
+        name=f"{now:%Y%m%d-%H%M%S}-{number_of(drawn.exercise.name)}",
+        exercise=drawn.exercise.name,
+        mutant=drawn.packed.mutant,
+        at=now,
+        file=_placed(drawn, root),
+        minutes=asked.minutes,
+        fails=drawn.packed.fails,
+    )
+    return drawn, mend
+
+
+def _placed(drawn: Drawn, root: Path) -> str:
+    return choice.write(drawn, root).relative_to(root).as_posix()
+
+
+def _near(file: Path) -> Path:
+    """The file as it is called from here, where that is shorter."""
+    with contextlib.suppress(ValueError, OSError):
+        return file.relative_to(Path.cwd())
+    return file
+
+
+def _write_html(path: Path, report: Report) -> None:
+    from grader.render import html
+
+    text = html.render(alone(report))
+    files.write(path, lambda partial: partial.write_text(text, encoding="utf-8"))

@@ -1,0 +1,65 @@
+"""`mends`: pack an exercise's mends, for authors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from grader import catalog
+from grader.authoring import mends
+from grader.authoring.lab import named, warm_session
+from grader.cli import console
+from grader.cli.ending import FAILED, PASSED
+from grader.grading.request import need_torch
+from grader.model.errors import UsageError
+from grader.practice.mend import pack
+
+
+@click.command("mends")
+@click.argument("ex", nargs=-1)
+@click.option("--most", type=click.IntRange(1, 99), default=mends.MOST, show_default=True, help="So many of each.")
+@click.option("--check", is_flag=True, help="Record nothing; say which packs are missing or stale.")
+@click.option("--plain", is_flag=True, help="No spinner.")
+def command(ex: tuple[str, ...], most: int, check: bool, plain: bool) -> int:
+    """Pack the mends of exercises: some of their mutants, each graded once, with the page that it got. A pack that is
+    as it would be recorded today is left alone."""
+    root = catalog.repository_root()
+    names = named(ex, root)
+    if not names:
+        raise UsageError(f"{root / 'exercises'} holds no exercise.")
+    if check:
+        return _check(names, root)
+    need_torch()
+    return max(_pack(name, root, most, plain) for name in names)
+
+
+def _check(names: Sequence[str], root: Path) -> int:
+    code = PASSED
+    for name in names:
+        found = pack.load(name, root)
+        stale = mends.state(found, catalog.load(name, root), root).stale if found else ()
+        if found is None or stale:
+            what = f"stale are {', '.join(stale)}" if stale else "no pack"
+            console.show(f"{name}: {what}; make mends EX={name.partition('_')[0]} packs it")
+            code = FAILED
+    return code
+
+
+def _pack(name: str, root: Path, most: int, plain: bool) -> int:
+    """Record what is chosen, but for what the pack has as it is today."""
+    exercise = catalog.load(name, root)
+    chosen = mends.choose(exercise, catalog.load_mutants(exercise, root), most)
+    found = pack.load(name, root)
+    current = mends.state(found, exercise, root).current if found else ()
+    kept = {mend.mutant: mend for mend in found.mends if mend.mutant in current} if found else {}
+    missing = [mutant for mutant in chosen if mutant.name not in kept]
+    with console.progress(name, plain) as progress, warm_session() as session:
+        made = {mend.mutant: mend for mend in mends.record(exercise, root, session, missing, progress, console.say)}
+    packed = tuple(mend for mutant in chosen if (mend := (kept | made).get(mutant.name)))
+    path = pack.place(name, root)
+    pack.save(path, name, packed)
+    again = f", {len(made)} of them recorded anew" if kept else ""
+    console.show(f"{name}: {len(packed)} mends{again}, {path.stat().st_size / 1000:.0f} kB in {path}")
+    return PASSED if len(packed) == len(chosen) else FAILED
