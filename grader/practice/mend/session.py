@@ -63,9 +63,10 @@ class MendSession:
 
     def hold(self) -> Mend:
         """Go on until it is over, or the person leaves. The mend as it is then."""
+        told = telling.welcome(self.mend, self.exercise, self.file, KEYS, self.page)
         self._keep()
         self.say(self.show(self.recorded))
-        self.say(telling.welcome(self.mend, self.exercise, self.file, KEYS, self.page))
+        self.say(told)
         try:
             self.begun()
             while True:
