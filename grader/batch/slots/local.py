@@ -174,7 +174,7 @@ class Slot:
             self._over, units, self._units = True, tuple(self._units), []
         was_ready = self._ready.is_set()
         barren = self._barren + self._worker.gave_up if was_ready else BARREN
-        successor = "" if barren >= BARREN else _next(self.name)
+        successor = "" if barren >= BARREN else next_name(self.name)
         if not was_ready:
             for unit in units:
                 self._events.put(Refused(slot=self.name, unit=unit, sentence=sentence, log=log))
@@ -185,7 +185,7 @@ class Slot:
         self._events.put(Lost(slot=self.name, units=units, sentence=sentence, log=log, successor=successor))
 
 
-def _next(name: str) -> str:
+def next_name(name: str) -> str:
     """The name of a slot's successor: local-1, local-1.2, local-1.3."""
     first, _, number = name.partition(".")
     return f"{first}.{int(number or 1) + 1}"

@@ -1,0 +1,315 @@
+"""Slots on Ray, with a Ray that only pretends; what Ray itself does is tried where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from grader.batch.seam import Event, Graded, Lost, Work
+from grader.batch.slots import engine_of
+from grader.batch.slots.local import LocalEngine
+from grader.batch.slots.ray import RayEngine
+from grader.grading.request import Machine
+from grader.model.errors import UsageError
+
+PATIENCE = 60.0
+WIDEST = 4
+ENDED = {"event": "ended", "sentence": "The process that grades has ended.", "log": b"its log", "gave_up": False}
+
+
+class Call:
+    """What a call of an actor will come to: an event, or an exception."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.answer: dict[str, Any] | Exception = {}
+
+    def say(self, answer: dict[str, Any] | Exception) -> None:
+        self.answer = answer
+        self.done.set()
+
+
+class Actor:
+    """An actor whose calls wait until the test answers them; `up` is answered as its Ray says."""
+
+    def __init__(self, ray: FakeRay) -> None:
+        self._ray = ray
+        self.calls: list[tuple[Work, Call]] = []
+        self.killed = False
+        self.up = self.grade = self
+
+    def remote(self, work: Work | None = None) -> Call:
+        call = Call()
+        if work is None:
+            call.say(self._ray.answers.pop(0) if self._ray.answers else {"event": "up"})
+        else:
+            self.calls.append((work, call))
+            self._ray.asked.put((self, work, call))
+        return call
+
+
+class FakeRay:
+    """The part of Ray's module that the engine uses. `answers` are what the next actors say first."""
+
+    __version__ = "2.60.0"
+
+    def __init__(self, *cpus: int, unreachable: Exception | None = None) -> None:
+        self.cpus, self.unreachable = list(cpus), unreachable
+        self.asked: SimpleQueue[tuple[Actor, Work, Call]] = SimpleQueue()
+        self.actors: list[Actor] = []
+        self.options_given: list[dict[str, Any]] = []
+        self.begun: list[dict[str, Any]] = []
+        self.answers: list[dict[str, Any]] = []
+
+    def init(self, **options: Any) -> None:
+        if self.unreachable and options["address"] != "local":
+            raise self.unreachable
+        self.begun.append(options)
+
+    def is_initialized(self) -> bool:
+        return bool(self.begun)
+
+    def shutdown(self) -> None:
+        self.begun.clear()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": cpus > 0, "Resources": {"CPU": float(abs(cpus))}} for cpus in self.cpus]
+
+    def remote(self, cls: type) -> Any:
+        ray = self
+
+        class Factory:
+            def options(self, **options: Any) -> Factory:
+                ray.options_given.append(options)
+                return self
+
+            def remote(self, *arguments: Any) -> Actor:
+                ray.actors.append(actor := Actor(ray))
+                return actor
+
+        return Factory()
+
+    def wait(self, calls: list[Call], num_returns: int, timeout: float) -> tuple[list[Call], list[Call]]:
+        if timeout and not any(call.done.is_set() for call in calls):
+            calls[0].done.wait(0.01)
+        done = [call for call in calls if call.done.is_set()]
+        return done, [call for call in calls if call not in done]
+
+    def get(self, call: Call, timeout: float) -> dict[str, Any]:
+        if isinstance(call.answer, Exception):
+            raise call.answer
+        return call.answer
+
+    def kill(self, actor: Actor, no_restart: bool) -> None:
+        actor.killed = no_restart
+        for _, call in actor.calls:
+            if not call.done.is_set():
+                call.say(RuntimeError("The actor died unexpectedly.\nMore than one line."))
+
+
+def graded(unit: str) -> dict[str, Any]:
+    return {"event": "graded", "unit": unit, "report": "{}", "runs": "", "log": "", "seconds": 2, "busy": 1, "cpu": 1}
+
+
+def work(unit: str) -> Work:
+    return Work(unit=unit, exercise="03_train_ddp", files=(), seed=1)
+
+
+Opened = Callable[..., tuple[RayEngine, SimpleQueue[Event], tuple[str, ...]]]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    engines = []
+
+    def make(ray: FakeRay, slots: int = 1) -> tuple[RayEngine, SimpleQueue[Event], tuple[str, ...]]:
+        engine, events = RayEngine(Path(), Machine(cores=8), WIDEST, "head:6379", ray=ray), SimpleQueue[Event]()
+        engines.append(engine)
+        return engine, events, engine.open(slots, events)
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def test_an_actor_takes_the_widest_case_and_ray_repeats_nothing(opened: Opened) -> None:
+    ray = FakeRay(8, 4)
+    engine, events, names = opened(ray, slots=3)
+    assert names == ("ray-1", "ray-2", "ray-3") and engine.room() == 3
+    for options in ray.options_given:
+        assert options["num_cpus"] == WIDEST and options["max_concurrency"] == 1
+        assert options["max_restarts"] == options["max_task_retries"] == 0
+    for unit in ("a", "b"):
+        engine.send("ray-2", work(unit))
+    for unit in ("a", "b"):
+        ray.asked.get()[2].say(graded(unit))
+        event = events.get(timeout=PATIENCE)
+        assert isinstance(event, Graded) and (event.slot, event.unit) == ("ray-2", unit)
+
+
+@pytest.mark.parametrize("how", [ENDED, RuntimeError("The actor died unexpectedly.\nMore than one line.")])
+def test_a_slot_that_is_gone_is_lost_with_all_that_it_held(opened: Opened, how: Any) -> None:
+    """The one that it graded comes first. Its successor is up before anybody hears of it."""
+    ray = FakeRay(8)
+    engine, events, (slot, _) = opened(ray, slots=2)
+    for unit in ("a", "b"):
+        engine.send(slot, work(unit))
+    actor, _, call = ray.asked.get()
+    call.say(how)
+    lost = events.get(timeout=PATIENCE)
+    assert isinstance(lost, Lost) and (lost.slot, lost.units, lost.successor) == (slot, ("a", "b"), "ray-1.2")
+    assert "ended" in lost.sentence or "died unexpectedly" in lost.sentence
+    assert "\n" not in lost.sentence and actor.killed
+    engine.send(slot, work("c"))
+    assert isinstance(late := events.get(timeout=PATIENCE), Lost) and (late.units, late.successor) == (("c",), "")
+    engine.send(lost.successor, work("a"))
+    ray.asked.get()  # b, which the first actor never came to
+    ray.asked.get()[2].say(graded("a"))
+    assert isinstance(events.get(timeout=PATIENCE), Graded)
+
+
+def test_where_a_node_is_gone_its_slot_has_no_successor(opened: Opened) -> None:
+    """Nobody is to wait for an actor for which there is no room."""
+    ray = FakeRay(4, 4)
+    engine, events, (slot, _) = opened(ray, slots=2)
+    engine.send(slot, work("a"))
+    ray.cpus[0] = -4
+    ray.asked.get()[2].say(RuntimeError("The node died."))
+    lost = events.get(timeout=PATIENCE)
+    assert isinstance(lost, Lost) and (lost.units, lost.successor) == (("a",), "") and len(ray.actors) == 2
+
+
+def test_a_successor_that_does_not_come_up_is_none(opened: Opened) -> None:
+    ray = FakeRay(8)
+    engine, events, (slot,) = opened(ray)
+    ray.answers.append(ENDED)
+    engine.send(slot, work("a"))
+    ray.asked.get()[2].say(ENDED)
+    assert isinstance(lost := events.get(timeout=PATIENCE), Lost) and not lost.successor
+
+
+def test_workers_that_give_up_again_and_again_have_an_end(opened: Opened) -> None:
+    ray = FakeRay(8)
+    engine, events, (slot,) = opened(ray)
+    names = []
+    while slot:
+        names.append(slot)
+        engine.send(slot, work("a"))
+        ray.asked.get()[2].say({**ENDED, "gave_up": True})
+        lost = events.get(timeout=PATIENCE)
+        assert isinstance(lost, Lost)
+        slot = lost.successor
+    assert names == ["ray-1", "ray-1.2", "ray-1.3"]
+
+
+def test_closing_kills_every_actor_and_nothing_more_is_said(opened: Opened) -> None:
+    ray = FakeRay(8)
+    engine, events, names = opened(ray, slots=2)
+    engine.send(names[0], work("a"))
+    engine.close()
+    engine.close()
+    assert all(actor.killed for actor in ray.actors) and not ray.is_initialized() and events.empty()
+
+
+def test_without_a_cluster_one_is_started_here_with_room_for_the_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ray = FakeRay(unreachable=ConnectionError("no cluster"))
+    engine = RayEngine(Path(), Machine(cores=2), WIDEST, ray=ray)
+    assert engine.room() == 0
+    engine.open(2, SimpleQueue())
+    assert ray.begun[0]["address"] == "local" and ray.begun[0]["num_cpus"] == 2 * WIDEST
+    engine.close()
+
+
+@pytest.mark.parametrize("address", ["head:6379", ""])
+def test_a_cluster_that_is_not_to_be_reached_is_one_sentence(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    engine = RayEngine(
+        Path(), Machine(), WIDEST, address, ray=FakeRay(unreachable=ConnectionError("Could not\nconnect"))
+    )
+    with pytest.raises(UsageError, match=r"cannot be used \(Could not\)\. `ray status --address=") as raised:
+        engine.room()
+    assert "\n" not in str(raised.value)
+
+
+def test_nodes_that_are_too_small_are_told() -> None:
+    with pytest.raises(UsageError, match="No node of the Ray cluster has 4 CPUs"):
+        RayEngine(Path(), Machine(), WIDEST, ray=FakeRay(2, 3)).room()
+
+
+def test_where_no_slot_comes_up_the_first_says_why() -> None:
+    ray = FakeRay(8)
+    ray.answers = [{**ENDED, "sentence": "grader: bubblewrap is not installed."}] * 2
+    with pytest.raises(UsageError, match="bubblewrap is not installed"):
+        RayEngine(Path(), Machine(), WIDEST, ray=ray).open(2, SimpleQueue())
+    assert all(actor.killed for actor in ray.actors) and not ray.is_initialized()
+
+
+def test_without_ray_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'ranklings\[ray\]'"):
+        engine_of("ray", Path(), Machine(), WIDEST)
+
+
+def test_an_old_ray_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = FakeRay(8)
+    monkeypatch.setattr(old, "__version__", "2.9.3", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", old)
+    with pytest.raises(UsageError, match=r"2\.60 or newer; here is 2\.9\.3"):
+        engine_of("ray=head:6379", Path(), Machine(), WIDEST)
+
+
+def test_words_name_an_engine_and_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, slots = engine_of("local", Path(), Machine(cores=16), WIDEST)
+    assert isinstance(engine, LocalEngine) and slots == 8
+    monkeypatch.setitem(sys.modules, "ray", FakeRay(8, 5))
+    engine, slots = engine_of("ray=head:6379", Path(), Machine(cores=16), WIDEST)
+    assert isinstance(engine, RayEngine) and slots == 3
+    with pytest.raises(UsageError, match="room for 3 slots of 4 CPUs; --slots 5 is more"):
+        engine_of("ray=head:6379", Path(), Machine(cores=16), WIDEST, slots=5)
+    for words in ("slurm", "ray=", "local=2"):
+        with pytest.raises(UsageError, match="--engine takes local, ray or ray=ADDRESS"):
+            engine_of(words, Path(), Machine(), WIDEST)
+
+
+def test_what_an_actor_imports_is_light() -> None:
+    """No torch, no pytest and nothing that judges, in Ray's processes."""
+    heavy = "{'torch', 'pytest', 'numpy', 'pydantic', 'grader.grading', 'grader.ranks', 'grader.model'}"
+    code = f"import sys, grader.batch.slots.actor; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_on_ray_itself_a_killed_worker_is_replaced_and_nothing_is_left(tmp_path: Path) -> None:
+    import psutil
+
+    from tests import small
+
+    root = small.build(tmp_path)
+    source = (root / "reference" / small.NAME / "total.py").read_bytes()
+    engine, events = RayEngine(root, Machine(cores=2), 2), SimpleQueue[Event]()
+    one = Work(unit="a", exercise=small.NAME, files=(("total.py", source),), seed=1)
+    try:
+        (slot,) = engine.open(1, events)
+        below = psutil.Process().children(recursive=True)
+        next(each for each in below if "grader.batch.worker" in each.cmdline()).kill()
+        engine.send(slot, one)
+        lost = events.get(timeout=2 * PATIENCE)
+        assert isinstance(lost, Lost)
+        engine.send(lost.successor, one)
+        assert isinstance(events.get(timeout=PATIENCE), Graded)
+        below = psutil.Process().children(recursive=True)
+    finally:
+        engine.close()
+    _, alive = psutil.wait_procs(below, timeout=PATIENCE)
+    assert not alive
