@@ -39,17 +39,28 @@ def prepare(out: Path, title: str, seed: int | None) -> int:
             _check_empty(out)
             drawn = secrets.randbelow(MAX_SEED) if seed is None else seed
             _place(facts, json.dumps({"format": FORMAT, "title": title, "seed": drawn}))
-        known = json.loads(facts.read_text(encoding="utf-8"))
+        known = _known_seed(out, title)
+        return known if seed is None else seed
+    except OSError as error:
+        raise UsageError(f"{out} cannot be the folder of a batch: {error.strerror}.") from None
+
+
+def seed_of(out: Path, title: str) -> int:
+    """The seed of a batch's folder; 0 where there is none yet. Raises UsageError for a folder of something else."""
+    return _known_seed(out, title) if (out / FACTS).exists() else 0
+
+
+def _known_seed(out: Path, title: str) -> int:
+    try:
+        known = json.loads((out / FACTS).read_text(encoding="utf-8"))
         if known["format"] != FORMAT:
-            raise UsageError(f"{facts} was written by a newer version of the grader; update this one.")
+            raise UsageError(f"{out / FACTS} was written by a newer version of the grader; update this one.")
         if known["title"] != title:
             raise UsageError(
                 f"{out} holds the batch of another assignment, {known['title']!r}, and this one is {title!r}; name "
                 "another folder by --out."
             )
-        return int(known["seed"]) if seed is None else seed
-    except OSError as error:
-        raise UsageError(f"{out} cannot be the folder of a batch: {error.strerror}.") from None
+        return int(known["seed"])
     except (LookupError, TypeError, ValueError):
         raise UsageError(f"{out / FACTS} is damaged; name another folder by --out.") from None
 
