@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from grader import catalog
 from grader.model import PROBE, Exercise
@@ -82,9 +83,14 @@ def _parts(exercise: Exercise) -> dict[str, str]:
         "engine": digests.of_modules(running),
         "versions": _mixed([f"{name} {fact}" for name, fact in packages.items()]),
         "checks": digests.of_files(_found(exercise, "checks.py")),
-        "texts": _mixed([json.dumps([unstructure(replace(check, folder=None)) for check in exercise.checks])]),
+        "texts": _mixed([exercise.title, exercise.summary, json.dumps(_told(exercise))]),
         "judging": digests.of_modules(JUDGING),
     }
+
+
+def _told(exercise: Exercise) -> list[Any]:
+    """What a manifest says of checks."""
+    return [unstructure(replace(check, folder=None)) for check in exercise.checks]
 
 
 def _cases(exercise: Exercise) -> Iterable[str]:

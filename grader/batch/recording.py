@@ -12,6 +12,11 @@ from grader.batch.ledger import Ledger
 from grader.batch.row import Standing
 from grader.batch.seam import Graded, Refused
 
+MADE = """
+SELECT runs, runs_bytes, seconds, busy, cpu FROM units
+WHERE runs != '' AND run_key = (SELECT run_key FROM units WHERE unit = ?) LIMIT 1
+"""
+"""The runs that a unit is judged from, and what they took."""
 RUN, JUDGE = "run", "judge"
 """What is asked for: a grade from the beginning, or recorded runs judged again."""
 
@@ -62,7 +67,8 @@ class Settled:
 
 
 def graded(ledger: Ledger, event: Graded, said: Told, kind: str, at: float) -> Settled:
-    """A first verdict, or one that was asked for again: it counts. Keys hold once the store is flushed."""
+    """A first verdict, or one that was asked for again: it counts. Keys hold once the store is flushed. One that was
+    judged from runs took what making these took."""
     store = ledger.store
     report = store.put_compressed(event.report, ".json")
     changes: dict[str, Any] = {
@@ -78,6 +84,8 @@ def graded(ledger: Ledger, event: Graded, said: Told, kind: str, at: float) -> S
     if kind == RUN:
         changes |= {"runs": store.put(event.runs, ".runs.gz"), "runs_bytes": len(event.runs)}
         changes |= {"seconds": event.seconds, "busy": event.busy, "cpu": event.cpu}
+    elif made := ledger.one(MADE, [event.unit]):
+        changes |= dict(made)
     return Settled(
         unit=event.unit,
         kind=kind,

@@ -6,7 +6,7 @@ It reads a command a line, and writes an event a line, as JSON objects; nothing 
 Bytes are in base64. `grader.batch.slots.process` is who speaks with it.
 
     {"do": "grade", "unit": "ab12", "exercise": "03_train_ddp", "files": [["train_ddp.py", "aW1w…"]], "seed": 7,
-     "checks": "", "deadline": null}
+     "checks": "", "deadline": null, "runs": ""}       runs that are recorded already are judged, and nothing is run
     {"do": "quit"}                                     as does the end of the input, a broken pipe, or SIGTERM
 
     {"event": "ready"}                                 from here on the session comes up
@@ -29,6 +29,7 @@ import os
 import queue
 import stat
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -99,16 +100,18 @@ class Worker:
         from grader.render import json as as_json
 
         start, used = time.monotonic(), seconds_of_processor()
-        request = Request(
-            exercise=work.exercise,
-            root=self._root,
-            files=work.files,
-            seed=work.seed,
-            deadline=work.deadline,
-            checks=Path(work.checks) if work.checks else None,
-        )
-        report = grade(request, session, machine=self._machine)
-        runs = self._kept(report)
+        with _recorded(work) as recorded:
+            request = Request(
+                exercise=work.exercise,
+                root=self._root,
+                files=work.files,
+                seed=work.seed,
+                deadline=work.deadline,
+                checks=Path(work.checks) if work.checks else None,
+                from_runs=recorded,
+            )
+            report = grade(request, session, machine=self._machine)
+        runs = b"" if work.runs else self._kept(report)
         facts = {
             "report": as_json.render(report),
             "runs": base64.b64encode(runs).decode(),
@@ -135,6 +138,18 @@ class Worker:
 
     def _say(self, event: str, **facts: Any) -> None:
         self._lines.write(json.dumps({"event": event, **facts}))
+
+
+@contextlib.contextmanager
+def _recorded(work: Work) -> Iterator[Path | None]:
+    """A file of the runs that are to be judged again; None where there are none."""
+    if not work.runs:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="ranklings-", suffix=".runs") as file:
+        file.write(work.runs)
+        file.flush()
+        yield Path(file.name)
 
 
 class Log:
@@ -184,7 +199,8 @@ def work_of(command: dict[str, Any]) -> Work | None:
     with contextlib.suppress(LookupError, TypeError, ValueError):
         files = tuple((str(name), base64.b64decode(content)) for name, content in command["files"])
         names = ("unit", "exercise", "seed", "checks", "deadline")
-        return Work(files=files, **{name: command[name] for name in names})
+        runs = base64.b64decode(command.get("runs", ""))
+        return Work(files=files, runs=runs, **{name: command[name] for name in names})
     return None
 
 

@@ -56,7 +56,7 @@ class WorkerProcess:
         files = [[name, base64.b64encode(content).decode()] for name, content in work.files]
         command = {
             "do": "grade", "unit": work.unit, "exercise": work.exercise, "files": files, "seed": work.seed,
-            "checks": work.checks, "deadline": work.deadline,
+            "checks": work.checks, "deadline": work.deadline, "runs": base64.b64encode(work.runs).decode(),
         }  # fmt: skip
         assert self._process.stdin
         with self._writing, contextlib.suppress(OSError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from pathlib import Path
 
 from grader.batch.seam import Engine
@@ -26,9 +27,10 @@ def _ray(root: Path, machine: Machine, widest: int, address: str) -> Engine:
     """Ray's ports run the code of whoever reaches them, so what ranks do must be kept in."""
     if machine.sandbox == "off":
         raise UsageError("--engine ray grades under bubblewrap alone; leave --sandbox off away (docs/security.md).")
-    from grader.batch.slots.ray import RayEngine
-
-    return RayEngine(root, dataclasses.replace(machine, sandbox="require"), widest=widest, address=address)
+    engine: Engine = importlib.import_module("grader.batch.slots.ray").RayEngine(
+        root, dataclasses.replace(machine, sandbox="require"), widest, address
+    )
+    return engine
 
 
 def slots_for(text: str, asked: int | None, machine: Machine, widest: int) -> int:
