@@ -15,6 +15,8 @@ from pathlib import Path
 from grader.batch.report.facts import Check, Facts, Fault, Standstill, facts_of
 from grader.batch.row import Row, Standing
 
+READING = (OSError, LookupError, TypeError, ValueError, AttributeError)
+"""What reading a report raises where there is none, or something else."""
 ABSENT = "-"
 """The letter of a check that a report does not have."""
 
@@ -100,7 +102,7 @@ def _read(row: Row, known: dict[Path, Facts | None]) -> Facts | None:
         try:
             report = row.report()
             known[path] = facts_of(report) if report else None
-        except (OSError, LookupError, TypeError, ValueError, AttributeError):
+        except READING:
             known[path] = None
     return known[path]
 
