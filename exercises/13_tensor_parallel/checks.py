@@ -16,6 +16,7 @@ class Built(Attempt):
 
     module: bool
     held: dict[str, Tensor | None]
+    lacks: list[str]
     dense: Tensors
     replaced: list[str]
     after: dict[str, Tensor | None]
@@ -24,11 +25,20 @@ class Built(Attempt):
     elements: int
 
 
+class Kept(Attempt):
+    """Bytes that a module keeps alive when the dense layers are gone: of all tensors, and of its slices."""
+
+    all: int
+    slices: int
+
+
 Called = TypedDict(
     "Called",
     {
         "done": dict[str, Attempt],
+        "slices": dict[str, Tensor | None],
         "outputs": list[Tensor],
+        "need gradients": int,
         "inputs": list[Tensor | None],
         "gradients": dict[str, Tensor | None],
         "dense with gradients": int,
@@ -158,8 +168,8 @@ def shape_of(tensor):
 
 
 def expected_shapes(given, number):
-    """The shape of each slice, and none for the biases of layers that have none."""
-    found = {f"{prefix}{part}": "none" for prefix, *_ in given.layers() for part in ("weight", "bias")}
+    """The shape of each slice."""
+    found = {}
     for key, (shape, dim) in given.shapes().items():
         sizes = [size // number if place == dim else size for place, size in enumerate(shape)]
         found[key] = f"{sizes} {str(given.dtype).removeprefix('torch.')}"
@@ -170,7 +180,7 @@ def expect_shapes(runs, probe, *kinds):
     for rank, given, seen, name in built(runs, probe, *kinds):
         rank.expect_success(seen, f"building {name}")
         rank.expect(seen["module"], name, "a torch.nn.Module", "none")
-        shapes = {key: shape_of(tensor) for key, tensor in seen["held"].items()}
+        shapes = {key: shape_of(seen["held"].get(key)) for key in given.shapes()}
         rank.expect_equal(shapes, expected_shapes(given, rank.world_size), f"what {name} holds")
 
 
@@ -203,8 +213,13 @@ def test_slices(runs, probe):
                 rank.expect_close(own, wanted, subject, alternatives=wrong if dim is not None else {})
 
 
+NAMES = {"column": "a column-parallel layer", "row": "a row-parallel layer", "mlp": "an MLP"}
+SLACK, SMALL = 1.25, 1024
+"""A module may keep something small beside its slices."""
+
+
 def test_own_storage(runs, probe):
-    """The slices lie in memory of their own"""
+    """The slices lie in memory of their own, and the dense layers are not kept"""
     for rank, _, seen, name in standing(runs, probe):
         for key, before in seen["held"].items():
             after = seen["after"].get(key)
@@ -215,6 +230,12 @@ def test_own_storage(runs, probe):
         for key, size in seen["bytes"].items():
             subject = f"bytes of memory that {key} of {name} keeps alive"
             rank.expect(size <= own, subject, f"at most {own}, those of the rank's slices", size)
+    for run in runs("layers", "alone", recorded=["kept"], after=list(probe.BUILT)[-1:]):
+        for rank in run:
+            for kind, seen in rank.read("kept", dict[str, Kept]).items():
+                fine = seen["raised"] or seen["all"] <= SLACK * seen["slices"] + SMALL
+                subject = f"bytes that {NAMES[kind]} keeps alive when the caller has let go of the dense ones"
+                rank.expect(fine, subject, f"{seen['slices']}, those of its slices", seen["all"])
 
 
 def test_dense_unchanged(runs, probe):
@@ -234,8 +255,11 @@ def test_dense_unchanged(runs, probe):
 
 
 def test_parameters(runs, probe):
-    """parameters() yields the slices, and nothing more"""
-    for rank, _, seen, name in standing(runs, probe):
+    """parameters() yields the slices and nothing more; `bias` is None where the dense layer has none"""
+    for rank, given, seen, name in standing(runs, probe):
+        for key in sorted(seen["held"].keys() - given.shapes().keys()):
+            found = "no such attribute" if key in seen["lacks"] else shape_of(seen["held"][key])
+            rank.expect_equal(found, "none", f"{key} of {name}")
         for key, found in seen["trained"].items():
             rank.expect(found, f"{key} of {name}", "among its parameters()", "not among them")
         own = sum(one.numel() for one in seen["held"].values() if one is not None)
@@ -472,7 +496,7 @@ def test_residual(runs, probe):
 
 
 def test_twice(runs, probe):
-    """A layer may be called several times before backward"""
+    """A layer may be called several times before backward, and again when it has been trained"""
     for call in runs_with(runs, probe, probe.TWICE):
         expect_all(*call)
 
@@ -481,6 +505,10 @@ def test_no_gradient(runs, probe):
     """Inputs that need no gradient, and calls under no_grad"""
     for call in runs_with(runs, probe, probe.NO_GRADIENT):
         expect_all(*call)
+        run, name, given, ranks = call
+        for number in ranks if not given.needs_grad else ():
+            changed = run[number].read(name, Called)["need gradients"]
+            run[number].expect(not changed, f"requires_grad of the inputs of {name}", "as the caller set it", "True")
 
 
 def test_dtypes(runs, probe):
@@ -489,9 +517,21 @@ def test_dtypes(runs, probe):
         expect_all(*call)
 
 
+def expect_slices(run, name, given, ranks):
+    """On each of these ranks its part of the dense layers, as the module was built."""
+    for place, number in enumerate(ranks):
+        seen = called(run[number], name, "prepare")["slices"]
+        for key, tensor in given.dense(run.seed, name).items():
+            dim = given.shapes()[key][1]
+            wanted, subject = part_of(tensor, dim, place, len(ranks)), f"{key} of {name}"
+            run[number].expect_like({key: seen.get(key)}, {key: wanted}, subject)
+            run[number].expect_close(seen[key], wanted, subject)
+
+
 def test_groups(runs, probe):
     """In a sub-group its ranks share the layer, and nobody else takes part"""
     for run, name, given, ranks in groups_with(runs, probe):
+        expect_slices(run, name, given, ranks)
         expect_all(run, name, given, ranks)
         if given.kind == "mlp":
             expect_cost(run, name, "forward", ranks)

@@ -6,6 +6,7 @@ all ranks share are from the seed; a row-parallel layer's inputs, and the gradie
 from its secret. Nothing here knows an expected value.
 """
 
+import gc
 import itertools
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from grader.kit.memory import disregard_existing, storages
 from grader.kit.values import normal
 
 # -- what is built and what goes in -----------------------------------------------------------------------------------
@@ -42,6 +44,8 @@ class Given:
     """The inputs are added to the outputs."""
     passes: int = 1
     """So many forward passes, and then their backward passes."""
+    used: bool = False
+    """It has been called before its slices got the values that they have now."""
 
     @property
     def out(self):
@@ -133,6 +137,7 @@ RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True)}
 TWICE = {
     "a column-parallel layer that is called twice": Given("column", passes=2),
     "the MLP, called twice": Given("mlp", passes=2),
+    "the MLP, called again after its slices were trained": Given("mlp", used=True),
 }
 NO_GRADIENT = {
     "a column-parallel layer, inputs that need no gradient": Given("column", needs_grad=False),
@@ -149,6 +154,9 @@ STAGES = (COLUMN, ROW, MLP, SHAPES | SUMS, RESIDUAL | TWICE, NO_GRADIENT | DTYPE
 """What beginners meet first comes first, since a rank that is stuck goes no further. After each stage the rank tells
 what it has communicated."""
 CALLS = {name: given for stage in STAGES for name, given in stage.items()}
+
+WIDE = 48, 96
+"""Features in and out of the layers whose memory is measured."""
 
 GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), "ranks 1, 2 and 3": (1, 2, 3)}
 """The ranks of the world in some groups."""
@@ -210,6 +218,12 @@ def held(module, given):
     return found
 
 
+def lacking(module, given):
+    """Those of these names that are no attributes at all, not even None."""
+    layers = {prefix: getattr(module, prefix[:-1], None) if prefix else module for prefix, *_ in given.layers()}
+    return [f"{prefix}{part}" for prefix in layers for part in ("weight", "bias") if not hasattr(layers[prefix], part)]
+
+
 def local(tensor):
     """A rank's own part of a DTensor; any other tensor as it is."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
@@ -218,6 +232,11 @@ def local(tensor):
 def plain(tensor):
     """A copy on the CPU, or None."""
     return None if tensor is None else local(tensor.detach()).cpu().clone()
+
+
+def values_of(module, given):
+    """Copies of what it holds, by name."""
+    return {key: plain(tensor) for key, tensor in held(module, given).items()}
 
 
 def overwrite(module, given, values):
@@ -236,6 +255,8 @@ def layers(rank):
     its object; last widths that cannot be shared."""
     for name, given in BUILT.items():
         rank.record(name, look_at(rank, given, name))
+    disregard_existing()
+    rank.record("kept", {kind: kept_by(rank, kind) for kind in ("column", "row", "mlp")})
     ways = itertools.cycle([(), (None,), (dist.group.WORLD,)])
     for stage in STAGES:
         for name, given in stage.items():
@@ -256,6 +277,7 @@ def look_at(rank, given, name):
         **outcome.described(),
         "module": isinstance(outcome.value, nn.Module),
         "held": {key: plain(tensor) for key, tensor in found.items()},
+        "lacks": lacking(outcome.value, given),
         "dense": dict(zip(given.shapes(), (plain(one) for *_, one in before), strict=True)),
         "replaced": [
             key for layer, key, one in before if getattr(layer, key, None) is not one or not one.requires_grad
@@ -274,46 +296,81 @@ def look_at(rank, given, name):
     }
 
 
-def call(rank, name, given, number, *group, **named_group):
-    """Build a layer, use it, and record what came of it."""
+def kept_by(rank, kind):
+    """What a module of wide layers keeps alive when the caller has let go of the dense ones: bytes of all tensors, and
+    of those of its slices."""
+    given, (features, out) = Given(kind), WIDE
+    sizes = [(features, out), (out, features)] if kind == "mlp" else [WIDE if kind == "column" else WIDE[::-1]]
+    gc.collect()
+    before = storages()
+    dense = [nn.Linear(*size, dtype=given.dtype, device=rank.device) for size in sizes]
+    outcome = rank.attempt(build, rank, kind, dense)
+    del dense
+    gc.collect()
+    own = sum(local(one).nbytes for one in held(outcome.value, given).values() if one is not None)
+    return {**outcome.described(), "all": storages() - before, "slices": own}
+
+
+def call(rank, name, given, number, *group, other=None, **named_group):
+    """Build a layer, use it, and record what came of it. In `other`, a group of this rank alone, a second one of its
+    kind is built and called meanwhile."""
     where, members = (rank.secret, rank.seed, name, number), named_group.get("group")
     inputs = [one.to(rank.device).requires_grad_(given.needs_grad) for one in given.inputs(*where)]
     upstream = [one.to(rank.device) for one in given.upstream(*where)]
-    dense, modules, outputs = dense_layers(rank, given, name), [], []
+    dense, modules, outputs, slices = dense_layers(rank, given, name), [], [], {}
 
     def prepare():
         modules.append(build(rank, given.kind, dense, *group, **named_group))
+        slices.update(values_of(modules[0], given))
+        if given.used:
+            modules[0](inputs[0].detach().clone().requires_grad_())
         overwrite(modules[0], given, given.slices(*where))
+        modules.extend(second(rank, given, name, other))
 
     def forward():
         with rank.region(f"the forward pass of {name}"), nullcontext() if given.graded else torch.no_grad():
             for one in inputs:
                 outputs.append(modules[0](one) + one if given.residual else modules[0](one))
+        for one in modules[1:]:
+            one(torch.ones(1, given.layers()[0][2], dtype=given.dtype, device=rank.device, requires_grad=True))
 
     def backward():
         with rank.region(f"the backward pass of {name}"):
             for output, gradient in zip(outputs, upstream, strict=True):
                 output.backward(gradient)
 
+    done = taken(rank, [prepare, forward, backward] if given.graded else [prepare, forward], members)
+    found = held(modules[0], given) if modules else {}
+    rank.record(
+        name,
+        {
+            "done": done,
+            "slices": slices,
+            "outputs": [plain(one) for one in outputs],
+            "need gradients": sum(one.requires_grad for one in inputs),
+            "inputs": [plain(one.grad) for one in inputs],
+            "gradients": {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None},
+            "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),
+        },
+    )
+
+
+def taken(rank, steps, members):
+    """What came of each step, by its name, up to the first that raised."""
     done = {}
-    for step in (prepare, forward, backward) if given.graded else (prepare, forward):
+    for step in steps:
         outcome = rank.attempt(step)
         done[step.__name__] = outcome.described()
         if outcome.error is not None:
             if dist.get_world_size(members) > 1:
                 dist.barrier(members)  # all have raised; where one has alone, it waits here for the others
             break
-    found = held(modules[0], given) if modules else {}
-    rank.record(
-        name,
-        {
-            "done": done,
-            "outputs": [plain(one) for one in outputs],
-            "inputs": [plain(one.grad) for one in inputs],
-            "gradients": {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None},
-            "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),
-        },
-    )
+    return done
+
+
+def second(rank, given, name, group):
+    """Another layer of the same kind, in another group, if there is one."""
+    return [] if group is None else [build(rank, given.kind, dense_layers(rank, given, name), group=group)]
 
 
 def refusal(rank, kind, *sizes):
@@ -328,10 +385,11 @@ def refusal(rank, kind, *sizes):
 def groups(rank):
     """The calls in groups of some of the ranks. For the others there is nothing to do meanwhile."""
     made = {name: dist.new_group(list(ranks)) for name, ranks in GROUPS.items()}
+    lone, _ = dist.new_subgroups(1)
     for what, given in IN_GROUPS.items():
         for among, ranks in GROUPS.items():
             name = f"{what} among {among}"
             if rank.rank in ranks:
-                call(rank, name, given, len(ranks), group=made[among])
+                call(rank, name, given, len(ranks), group=made[among], other=lone)
             else:
                 rank.record(name, None)
