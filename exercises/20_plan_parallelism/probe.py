@@ -8,9 +8,12 @@ import operator
 from grader.kit.values import number, random_for
 
 MODEL = ("layers", "hidden", "heads", "seq_len", "vocab", "global_batch")
+CLUSTER = ("nodes", "gpus_per_node", "memory_bytes", "flops", "intra_bandwidth", "inter_bandwidth", "latency")
 PLAN = ("dp", "tp", "pp", "zero_stage", "micro_batch", "recompute")
 HUGE = 1e40
 """FLOP/s or bytes/s that take no time."""
+TINY = 1e6
+"""Bytes of a GPU into which no plan fits. What it would cost is asked all the same."""
 
 # -- What plans cost --------------------------------------------------------------------------------------------------
 
@@ -54,8 +57,13 @@ def cluster(shape, memory=1e12, flops=HUGE, intra=HUGE, inter=HUGE, latency=0.0)
 
 def memory_pairs(secret, name, **how):
     """(model, cluster, plan, the same with micro-batches twice as large)."""
-    draws = [situation(random_for(secret, name, place), **how) for place in range(24)]
+    draws = [situation(random_for(secret, name, place), **how, **sharded(place)) for place in range(24)]
     return [(model, cluster(shape), plan, twice(plan)) for model, shape, plan in draws]
+
+
+def sharded(place):
+    """The first of a kind of question have replicas and no pipeline, and the stages of ZeRO in turn."""
+    return {"pp": (1,), "dp": (2, 3, 4, 8), "stages": (place,)} if place < 4 else {}
 
 
 def half_filled(secret):
@@ -64,7 +72,7 @@ def half_filled(secret):
     for place in range(12):
         draw = random_for(secret, "half filled", place)
         model, shape, plan = situation(draw, pp=(2, 3, 4, 5))
-        rows.append((model, fewer(model, plan, draw.randrange(1, plan[2])), cluster(shape), plan))
+        rows.append((model, fewer(model, plan, draw.randrange(1, plan[2])), cluster(shape, TINY), plan))
     return rows
 
 
@@ -108,10 +116,22 @@ def timed(secret, kind):
     for place in range(COUNT):
         draw = random_for(secret, kind, place)
         model, shape, plan = situation(draw, **SITUATIONS[kind])
+        while kind == "link" and place < 4 and not across(shape, plan, place % 2):
+            model, shape, plan = situation(draw, **SITUATIONS[kind])
+        if kind == "data":
+            plan = (*plan[:3], place % 4, *plan[4:])
         speeds = {name: draw.uniform(*bounds) for name, bounds in SPEEDS[kind].items()}
+        speeds |= {"memory": TINY} if kind == "total" else {}
         shape = NODES[kind](*plan[:3]) if kind in NODES else shape
         rows.append((model, with_batch(model, 3), cluster(shape, **speeds), plan))
     return rows
+
+
+def across(shape, plan, fewer_than_a_node):
+    """Whether replicas are on several nodes, though there are fewer GPUs of them than a node has, or though a node is
+    divided by their number."""
+    row = plan[0] * plan[1]
+    return shape[1] % row and (row < shape[1] if fewer_than_a_node else plan[1] > 1 and shape[1] % plan[0] == 0)
 
 
 def costs(rank):
@@ -147,8 +167,9 @@ def asked(rank, name, arguments):
 
 
 def call(student, name, arguments):
-    kinds = (student.ModelSpec, student.ClusterSpec, student.Plan)
-    return getattr(student, name)(*(kind(*fields) for kind, fields in zip(kinds, arguments, strict=False)))
+    kinds = ((student.ModelSpec, MODEL), (student.ClusterSpec, CLUSTER), (student.Plan, PLAN))
+    named = [(kind, dict(zip(names, one, strict=True))) for (kind, names), one in zip(kinds, arguments, strict=False)]
+    return getattr(student, name)(*(kind(**fields) for kind, fields in named))
 
 
 # -- Which plans are found --------------------------------------------------------------------------------------------
@@ -165,8 +186,11 @@ THUMB = [
     ((61, 5120, 40, 1024, 51200, 192), (32, 1, 16e9, 2e14, 1.6e10, 1.25e9, 5e-6)),
     ((61, 4096, 32, 1024, 51200, 320), (32, 2, 24e9, 2e14, 2.5e11, 3e9, 5e-6)),
     ((31, 8192, 64, 1024, 51200, 2560), (32, 1, 40e9, 4e14, 6e10, 1.25e9, 5e-6)),
+    ((23, 8192, 64, 64, 51200, 32768), (32, 1, 80e9, 4e14, 6e10, 1.25e9, 5e-6)),
+    ((64, 2048, 16, 1024, 51200, 63), (64, 1, 80e9, 4e14, 6e10, 1.25e10, 5e-6)),
 ]
-"""Where many a rule of thumb finds a plan that takes three times as long as the best."""
+"""Where many a rule of thumb finds a plan that takes three times as long as the best; then one where hundreds of
+sequences in a micro-batch are best, and one where 64 stages are all there is."""
 TIGHT = [
     ((60, 4096, 32, 4096, 51200, 192), (32, 8), (3.34e9, 3.72e9)),
     ((24, 4096, 32, 1024, 51200, 512), (64, 1), (1.78e9, 2.28e9)),
