@@ -28,11 +28,19 @@ Lines = list[Text]
 
 
 def render(
-    report: Report, *, color: bool = False, width: int = 80, by_make: bool = True, editor: Editor | None = None
+    report: Report,
+    *,
+    color: bool = False,
+    width: int = 80,
+    by_make: bool = True,
+    command: str = "",
+    editor: Editor | None = None,
 ) -> str:
     """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour. `by_make`: the command
-    that replays is make's. `editor`: lines lead there."""
-    page = _Page(safe_report(report), min(max(width, NARROWEST), WIDEST), by_make, report.submission.path, editor)
+    that replays is make's, unless one is given. `editor`: lines lead there."""
+    shown = safe_report(report)
+    words = [command] if command else replay(shown, by_make)
+    page = _Page(shown, min(max(width, NARROWEST), WIDEST), words, report.submission.path, editor)
     return paint(page.lines(), color)
 
 
@@ -42,7 +50,7 @@ class _Page:
 
     report: Report
     width: int
-    by_make: bool
+    words: Sequence[str]
     path: Path
     editor: Editor | None
     owners: dict[Finding, Verdict | None] = field(default_factory=dict)
@@ -122,7 +130,7 @@ class _Page:
 
     def replay(self) -> Lines:
         """The seed and the command that grades with it again, split so that it can still be copied."""
-        label, command = f"Seed {self.report.seed} · replay with", replay(self.report, self.by_make)
+        label, command = f"Seed {self.report.seed} · replay with", self.words
         if len(label) + 1 + len(" ".join(command)) <= self.width:
             return [Text.assemble((f"{label} ", "dim"), " ".join(command))]
         rows = [" ".join(command)] if len(" ".join(command)) <= self.width - 2 else command

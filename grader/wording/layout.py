@@ -114,6 +114,7 @@ def paint(lines: list[Text], color: bool) -> str:
         width=1_000,
         color_system="standard" if color or linked else None,
         force_terminal=color or linked,
+        force_jupyter=False,  # in a notebook, Rich would show it by itself
         no_color=not color,
         legacy_windows=False,
         _environ={},

@@ -29,7 +29,7 @@ def render(result: Result, editor: Editor | None = None) -> str:
     """The page, ending with a newline. It shows hidden checks too: give it `for_student`'s report where not. With an
     `editor` lines of the source lead there."""
     style, script = assets.style(), assets.text_of(PACKAGE, "script.js")
-    page = _environment().get_template("page.html.j2")
+    page = of_pages().get_template("page.html.j2")
     return page.render(
         result=result,
         exercises=exercises(result),
@@ -48,7 +48,8 @@ def _open_at(editor: Editor | None, paths: Sequence[Path], view: ExerciseView, l
 
 
 @cache
-def _environment() -> Environment:
+def of_pages() -> Environment:
+    """The templates of this package."""
     environment = assets.environment(PACKAGE)
     environment.filters |= {"finite": finite}
     return environment

@@ -41,7 +41,7 @@ class ExerciseView:
     @property
     def number(self) -> int:
         """Which entry of the result it is, from 0."""
-        return int(self.id[1:])
+        return int(self.id.rpartition("e")[2])
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -53,11 +53,12 @@ class ExerciseView:
         return sum(check.outcome == "passed" for check in self.checks)
 
 
-def exercises(result: Result) -> tuple[ExerciseView, ...]:
-    """Every entry, with its report made safe. What went wrong is drawn first where there is too much for one page."""
+def exercises(result: Result, prefix: str = "") -> tuple[ExerciseView, ...]:
+    """Every entry, with its report made safe. What went wrong is drawn first where there is too much for one page. Ids
+    begin with `prefix`."""
     entries = [replace(entry, report=safe_report(entry.report)) for entry in result.entries]
     pictures = pictures_of([entry.report for entry in entries])
-    return tuple(_exercise(f"e{number}", entry, pictures[number]) for number, entry in enumerate(entries))
+    return tuple(_exercise(f"{prefix}e{number}", entry, pictures[number]) for number, entry in enumerate(entries))
 
 
 def _exercise(id: str, entry: Entry, pictures: Sequence[Picture | None]) -> ExerciseView:
