@@ -33,5 +33,5 @@ def render(result: Result, *, command: str, prefix: str, every_run: bool = False
 @cache
 def scoped() -> str:
     """The style of reports, for elements of the class `ranklings` alone (W3C, "CSS Nesting Module")."""
-    inner = re.sub(r":root|\bbody(?= \{)", "&", assets.style())
+    inner = re.sub(r":root|(?<![.\w-])body(?= \{)", "&", assets.style())
     return f".ranklings {{\n{inner}\n}}\n{THEMES}"
