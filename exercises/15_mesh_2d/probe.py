@@ -33,7 +33,7 @@ TRAININGS = {
     "adam": {"layout": "around", "kind": "Adam", "options": {"lr": 0.05}},
     "plain": {"layout": "plain"},
     "single": {"layout": "mlp", "dtype": "float32"},
-    "frozen": {"layout": "frozen"},
+    "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}},
     "unequal": {"layout": "mlp", "sizes": UNEQUAL},
     "left": {"layout": "mlp", "left": True},
 }
@@ -180,12 +180,13 @@ class Trainee:
         self.rank, self.mesh, self.training, self.plan = rank, mesh, training, plan_of(training)
         self.outputs, self.losses, self.kinds = [], [], []
         self.model, self.returned = parallelized(rank, build(training, rank.seed).to(rank.device), mesh.mesh)
-        self.optimizer = getattr(torch.optim, self.plan["kind"])(self.model.parameters(), **self.plan["options"])
+        groups = grouped(list(self.model.parameters()), 2 if surrounded(training) or self.plan["left"] else 1)
+        self.optimizer = getattr(torch.optim, self.plan["kind"])(groups, **self.plan["options"])
 
     def advance(self, number):
         """Take the step of this number."""
         if self.plan["left"]:
-            for parameter in self.optimizer.param_groups[0]["params"]:
+            for parameter in [one for group in self.optimizer.param_groups for one in group["params"]]:
                 parameter.grad = torch.ones_like(parameter)
         samples = samples_of(self.training, self.mesh.place, number)
         inputs, targets = self.placed(batch(self.training, self.mesh.secret, number, samples))
@@ -201,6 +202,11 @@ class Trainee:
 
     def placed(self, tensors):
         return [tensor.to(self.rank.device) for tensor in tensors]
+
+
+def grouped(parameters, number):
+    """An optimizer's groups, so many, without options of their own."""
+    return [{"params": parameters[place::number]} for place in range(number)]
 
 
 def parallelized(rank, model, mesh):
