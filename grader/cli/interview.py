@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from grader.grading import flow
 from grader.grading.request import Request, need_torch
 from grader.model import Exercise, Report, number_of
 from grader.model.errors import UsageError
-from grader.practice import overview, statement
+from grader.practice import interviews, mastery, overview, statement
 from grader.practice.reset import original
 from grader.practice.store import Store
 from grader.quiz import deck
@@ -114,7 +114,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
 def tell_again(root: Path, store: Store, style: Style, plain: bool) -> int:
     """The debrief of the last interview that is over; what was not ticked is asked for. Raises UsageError where there
     is none."""
-    over = next((found for found in reversed(_held(store)) if found.status == "over"), None)
+    over = next((found for found in reversed(interviews.held(store)) if found.status == "over"), None)
     if over is None:
         raise UsageError("No interview is over yet, so there is nothing to tell of one; make interview begins one.")
     _conclude(over, root, store, _page(style, plain))
@@ -128,20 +128,7 @@ def _paused(found: Interview) -> str:
 
 def _unfinished(store: Store) -> Interview | None:
     """The last interview that can be gone on with."""
-    return next((found for found in reversed(_held(store)) if found.open), None)
-
-
-def _held(store: Store) -> list[Interview]:
-    """All interviews, the oldest first. One that cannot be read is passed over."""
-    found = []
-    for _, content in store.interviews():
-        with contextlib.suppress(LookupError, TypeError, ValueError):
-            found.append(state.read(content))
-    return found
-
-
-def _keep(interview: Interview, store: Store) -> None:
-    store.keep_interview(interview.name, interview.spans[0][0], state.as_json(interview))
+    return next((found for found in reversed(interviews.held(store)) if found.open), None)
 
 
 def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
@@ -168,7 +155,7 @@ def _exercise(
             raise UsageError(f"{exercise.name} has no levels; {', '.join(each.number for each in able)} have some.")
         return exercise
     passed = {attempt.exercise: attempt.at for attempt in store.attempts() if attempt.status == "passed"}
-    for name, at in drawing.passed_in(_held(store)).items():
+    for name, at in drawing.passed_in(interviews.held(store)).items():
         passed[name] = max(at, passed.get(name, at))
     return drawing.draw_exercise(able, passed, asked.minutes, now, seed)
 
@@ -200,8 +187,11 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     """What was said first is ticked, and the debrief shown and written down."""
     exercise = catalog.load(over.exercise, root)
     items = {item.id: item for bank in course_banks(root) for item in bank.questions}
-    over = rubric.tick(over, items, ask=input, say=console.show, keep=lambda now: _keep(now, store), page=shown)
+    keep = functools.partial(interviews.keep, store=store)
+    over = rubric.tick(over, items, ask=input, say=console.show, keep=keep, page=shown)
     due = {name: card.due for name, card in deck.known(store).items()}
+    if again := mastery.due(store, over.exercise):
+        due[over.exercise] = again
     text = statement.statement(exercise)
     found = debrief.debrief(over, exercise, items, text, due=due, now=clock.now())
     page = root / FOLDER / over.name / "debrief.html"

@@ -15,10 +15,11 @@ from grader.cli.ending import FAILED, PASSED
 from grader.grading.request import Machine, need_torch
 from grader.model import Submission
 from grader.model.errors import GraderError
-from grader.practice import course_map, course_page, history, overview, pictures
+from grader.practice import course_map, course_page, history, mastery, overview, pictures
 from grader.practice.history import Standing
 from grader.practice.pictures import Picture
 from grader.practice.store import Store
+from grader.quiz.banks import course_banks
 from grader.submission import receive
 
 
@@ -36,16 +37,18 @@ def command(as_json: bool, html: Path | None, delete: bool, yes: bool, plain: bo
         return _forget(store_of(root), yes)
     store, _ = readable_store_of(root)
     listed = list(overview.entries(root))
-    found = history.standings([entry.exercise for entry in listed if entry.exercise], store)
+    exercises = [entry.exercise for entry in listed if entry.exercise]
+    found = history.standings(exercises, store)
+    topics = mastery.topics(exercises, course_banks(root), store, clock.now())
     if html:
         files.check_writable(html)
-        page = course_page.html(found, clock.now(), _pictures(found, store, root))
+        page = course_page.html(found, clock.now(), _pictures(found, store, root), topics)
         files.write(html, lambda path: path.write_text(page, encoding="utf-8"))
         console.say(f"Wrote {html}.")
     if as_json:
-        console.show(course_map.as_json(found))
+        console.show(course_map.as_json(found, topics))
     elif not html:
-        console.show(course_map.page(found, clock.now(), plain=plain, **console.style(color)))
+        console.show(course_map.page(found, clock.now(), topics=topics, plain=plain, **console.style(color)))
     return tell_faults(listed)
 
 

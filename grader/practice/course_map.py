@@ -7,39 +7,53 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from grader.model import number_of
-from grader.practice import milestones
+from grader.practice import mastery_page, milestones
 from grader.practice.history import Standing, next_one
+from grader.practice.mastery import Topic
 from grader.wording.paper import on_paper
 
 MARKS = {"passed": ("✓", "green"), "begun": ("·", "yellow"), "new": (" ", "")}
 WORDS = {"passed": "passed", "begun": "under way", "new": "not begun"}
 
 
-def page(found: Sequence[Standing], now: datetime, *, color: bool, width: int, plain: bool = False) -> str:
-    """The map, `width` columns wide; `plain` is one sentence an exercise, for screen readers."""
+def page(
+    found: Sequence[Standing],
+    now: datetime,
+    *,
+    topics: Sequence[Topic] = (),
+    color: bool,
+    width: int,
+    plain: bool = False,
+) -> str:
+    """The map, `width` columns wide, and the mastery of `topics` once something was met; `plain` is one sentence an
+    exercise, for screen readers."""
+    known = topics if any(topic.met for topic in topics) else ()
     coming, reached = next_one(found), milestones.milestones(found)
     end = Text(advice(found))
     if plain:
         lines = [Text(_sentence(each, now)) for each in found]
         parts = [Text(milestones.sentence(each)) for each in reached]
-        return on_paper(Group(*lines, Text(), *parts, Text(), end), color=False, width=width)
-    between: list[Table | Text] = [milestones.grid(reached), Text()] if reached else []
+        told = [*map(Text, mastery_page.sentences(known, now)), Text()] if known else []
+        return on_paper(Group(*lines, Text(), *parts, Text(), *told, end), color=False, width=width)
+    between: list[RenderableType] = [milestones.grid(reached), Text()] if reached else []
+    between += [mastery_page.grid(known, now), Text()] if known else []
     course = Group(_summary(found), Text(), _grid(found, coming, now), Text(), *between, end)
     return on_paper(course, color=color, width=width)
 
 
-def as_json(found: Sequence[Standing]) -> str:
+def as_json(found: Sequence[Standing], topics: Sequence[Topic] = ()) -> str:
     """The same for programs."""
     coming = next_one(found)
     content = {
         "next": coming.exercise.name if coming else None,
         "exercises": [_plain(each) for each in found],
         "parts": [milestones.plain(each) for each in milestones.milestones(found)],
+        "topics": [mastery_page.plain(topic) for topic in topics],
     }
     return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-from fsrs import Card, Rating, Scheduler
+from fsrs import Card, Rating, ReviewLog, Scheduler
 
 from grader.quiz.questions import Bank, Item
 
@@ -67,8 +67,7 @@ def due(banks: Sequence[Bank], cards: Mapping[str, Card], now: datetime) -> list
     """The questions that are due at `now` or soon after, the one that is most likely forgotten first."""
     listed = [question for bank in banks for question in bank.questions if question.id in cards]
     found = [question for question in listed if cards[question.id].due <= now + AHEAD]
-    moment = now.astimezone(UTC)
-    return sorted(found, key=lambda question: _SCHEDULER.get_card_retrievability(cards[question.id], moment))
+    return sorted(found, key=lambda question: retrievability(cards[question.id], now))
 
 
 def unseen(banks: Sequence[Bank], cards: Mapping[str, Card], passed: Collection[str] = ()) -> list[Item]:
@@ -150,12 +149,31 @@ def _read(text: str, parse: Callable[[str], T]) -> T | None:
 
 def keep(store: Store, question: Item, rating: Rating, now: datetime, seconds: float) -> datetime:
     """Keep one answer, `seconds` after the question was shown. When the question is due again."""
-    moment = now.astimezone(UTC)
-    card = known(store).get(question.id) or Card(card_id=zlib.crc32(question.id.encode()), due=moment)
-    card, log = _SCHEDULER.review_card(card, rating, moment, max(0, round(seconds * 1000)))
+    card, log = _reviewed(known(store).get(question.id), question.id, rating, now, max(0, round(seconds * 1000)))
     review = {"question": question.id, "right": rating > Rating.Again, **log.to_dict()}
     store.keep(question.id, card.to_json(), json.dumps(review))
     return card.due
+
+
+def _reviewed(
+    card: Card | None, id: str, rating: Rating, at: datetime, milliseconds: int | None = None
+) -> tuple[Card, ReviewLog]:
+    moment = at.astimezone(UTC)
+    before = card or Card(card_id=zlib.crc32(id.encode()), due=moment)
+    return _SCHEDULER.review_card(before, rating, moment, milliseconds)
+
+
+def replayed(id: str, reviews: Iterable[tuple[datetime, Rating]]) -> Card | None:
+    """The card of anything that was reviewed at these moments, the oldest first; None where it never was."""
+    card = None
+    for at, rating in reviews:
+        card, _ = _reviewed(card, id, rating, at)
+    return card
+
+
+def retrievability(card: Card, now: datetime) -> float:
+    """How likely it is known at `now`, by FSRS: 1 on the day of its last review, and less each day after."""
+    return float(_SCHEDULER.get_card_retrievability(card, now.astimezone(UTC)))
 
 
 def rating(question: Item, *, right: bool, hinted: bool, seconds: float, first: bool) -> Rating:
