@@ -13,6 +13,7 @@ from fsrs import Rating
 from grader.model import Exercise
 from grader.practice import course_map, course_page, history, mastery, mastery_page
 from grader.practice.mastery import Topic
+from grader.practice.mend.kept import Mend
 from grader.practice.store import Store
 from grader.quiz import deck
 from grader.quiz.interview import state
@@ -102,6 +103,17 @@ def test_an_interview_counts_when_it_is_over_and_only_as_a_whole(store: Store) -
     told = [each.rating for each in mastery.reviews_of(store)["02_shard"]]
     assert told == [Rating.Again, Rating.Again, Rating.Hard, Rating.Good]
     assert mastery.due(store, "02_shard") and mastery.due(store, "01_join") is None
+
+
+def test_a_mend_counts_for_its_exercise(store: Store) -> None:
+    for place, (status, hints) in enumerate([("open", 0), ("given up", 0), ("late", 1), ("mended", 1), ("mended", 0)]):
+        at = NOW + timedelta(minutes=place)
+        store.keep_mend(
+            Mend(name=f"m{place}", exercise="02_shard", mutant="x", at=at, file="f.py", minutes=12, fails=("runs",),
+                 status=status, hints=hints)
+        )  # fmt: skip
+    told = [each.rating for each in mastery.reviews_of(store)["02_shard"]]
+    assert told == [Rating.Again, Rating.Again, Rating.Hard, Rating.Good]
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def _in(homes: Mapping[str, str], topic: str) -> list[str]:
 def reviews_of(store: Store) -> dict[str, list[Review]]:
     """By exercise, each time at which it showed what is known: the oldest first."""
     found: dict[str, list[Review]] = {}
-    for name, review in sorted([*_passes(store), *_interviews(store)], key=lambda pair: pair[1].at):
+    for name, review in sorted([*_passes(store), *_interviews(store), *_mends(store)], key=lambda pair: pair[1].at):
         found.setdefault(name, []).append(review)
     return found
 
@@ -128,6 +128,17 @@ def _passes(store: Store) -> list[tuple[str, Review]]:
             seen.add(key)
             rating = Rating.Hard if store.hints(attempt.exercise) else Rating.Good
             found.append((attempt.exercise, Review(at=attempt.at, rating=rating)))
+    return found
+
+
+def _mends(store: Store) -> list[tuple[str, Review]]:
+    """A wrong program that was mended in time: good, hard where a hint was taken; else missed."""
+    ratings = {"mended": Rating.Good, "late": Rating.Again, "given up": Rating.Again}
+    found = []
+    for mend in store.mends():
+        if mend.status in ratings:
+            most = Rating.Hard if mend.hints else Rating.Good
+            found.append((mend.exercise, Review(at=mend.at, rating=min(ratings[mend.status], most))))
     return found
 
 
