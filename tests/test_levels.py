@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grader import catalog
-from grader.model import Check, Exercise, Level, Outcome, Report, Verdict, number_of
+from grader.model import Case, Check, Diagnosis, Exercise, Level, Outcome, Report, Run, Verdict, number_of
 from grader.model.errors import AuthorError
 from grader.practice.store import Store
 from grader.quiz.interview import debrief, debrief_page, drawing, state
@@ -106,11 +106,20 @@ EXERCISE = replace(
 )
 
 
+STUCK = Run(
+    case=Case(name="ring", world_size=2, probe="ring"),
+    ranks=(),
+    seconds=0.1,
+    diagnosis=Diagnosis(kind="deadlocked", ranks=(0, 1), findings=()),
+)
+
+
 def report(asked: tuple[str, ...], **outcomes: str) -> Report:
-    """What a grade of these checks gives, all of them where none is named; what is not told passes."""
+    """What a grade of these checks gives, all of them where none is named; what is not told passes. Where something
+    fails, a run was stuck."""
     checks = [check for check in CHECKS if not asked or check.id in asked]
     verdicts = tuple(Verdict(check=check, outcome=Outcome(outcomes.get(check.id, "passed"))) for check in checks)
-    return replace(passed(), exercise=EXERCISE, verdicts=verdicts)
+    return replace(passed(), exercise=EXERCISE, verdicts=verdicts, runs=(STUCK,) if outcomes else ())
 
 
 class Talk:
@@ -228,6 +237,7 @@ def test_a_debrief_says_how_far_how_long_and_with_which_hint(talk) -> None:
     assert "2. not passed, 7:00 on it: Now the tensor may be a view. Took hint 1 for “It sums” at 12:00." in flat
     assert "First run at 4:00. First check passed at 4:00. First level passed at 7:00. Exercise passed not yet." in flat
     assert "It sums: failed twice, after it had passed." in flat.replace("2 times", "twice")
+    assert "a deadlock, in 3 runs" in flat
     assert [check.id for check in made.missed] == ["views"], "what was never asked for is not missed"
     assert "exercise 08 Ring: in 1 day" in flat and "“Why does it overlap?”: in 3 days" in flat
     assert max(map(len, text.splitlines())) <= 60

@@ -141,7 +141,7 @@ class Interview:
             checks={verdict.check.id: verdict.outcome.value for verdict in report.verdicts},
             level=len(self.levels),
             whole=whole,
-            endings=Counter(run.diagnosis.kind for run in report.runs if run.diagnosis),
+            endings=dict(Counter(run.diagnosis.kind for run in report.runs if run.diagnosis)),
         )
         return replace(self, grades=(*self.grades, grade), seen=now)
 
