@@ -7,6 +7,7 @@ mutants fail in one way is no accident: the checks see what a program does, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from grader.batch.report.facts import Fault
 
 NEAR = 0.5
 """The share of all faults of a hand-in and a mutant that both must have, where none fits exactly."""
+_EXCEPTION = re.compile(r"([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration)): ")
 SHOWN = 6
 """So many mutants are named for one way to fail at most."""
 
@@ -45,11 +47,32 @@ def likeness(faults: frozenset[Fault], blocked: Collection[str], signatures: Seq
         return _by_checks(faults, blocked, signatures)
     judged = {each.name: frozenset(f for f in each.faults if f.check not in blocked) for each in graded}
     own = {name: found for name, found in judged.items() if found}
+    for view in (frozenset, _without_messages):
+        found = _exact(view(faults), {name: view(each) for name, each in own.items()}, graded)
+        if found.how:
+            return found
+    return _near(faults, own)
+
+
+def _without_messages(faults: Iterable[Fault]) -> frozenset[Fault]:
+    """The same faults with what an exception says left away, for those are often a student's own words."""
+    return frozenset(fault._replace(actual=_kind_of(fault)) for fault in faults)
+
+
+def _kind_of(fault: Fault) -> str:
+    if fault.subject.endswith(" was raised"):
+        return ""
+    found = _EXCEPTION.match(fault.actual)
+    return found[1] if found else fault.actual
+
+
+def _exact(faults: frozenset[Fault], own: Mapping[str, frozenset[Fault]], graded: Iterable[Signature]) -> Likeness:
+    """What explains every fault and has no other."""
     if same := _closest_names([name for name, found in own.items() if found == faults], graded):
         return Likeness(how="same", mutants=same)
     if together := _cover(faults, own):
         return Likeness(how="together", mutants=together)
-    return _near(faults, own)
+    return Likeness()
 
 
 def _closest_names(names: Collection[str], graded: Iterable[Signature]) -> tuple[str, ...]:
