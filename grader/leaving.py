@@ -52,13 +52,13 @@ def _end_now() -> None:
         os._exit(_codes[-1])
 
 
-def leave_soon(code: int) -> None:
+def leave_soon(code: int, patience: float = PATIENCE) -> None:
     """End this process with `code` by force, unless it has ended by itself in a moment. Returns at once."""
-    threading.Thread(target=_leave, args=(code,), daemon=True).start()
+    threading.Thread(target=_leave, args=(code, patience), daemon=True).start()
 
 
-def _leave(code: int) -> None:
-    time.sleep(PATIENCE)
+def _leave(code: int, patience: float) -> None:
+    time.sleep(patience)
     cleaning = threading.Thread(target=_clean, daemon=True)
     cleaning.start()
     cleaning.join(CLEANING)

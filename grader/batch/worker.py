@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 MAX_LOG = 64 * 1024
 """Bytes of a unit's log that are kept, from its beginning."""
 ERRORS = 2
+PATIENCE = 0.4
+"""Seconds that an orderly end may take where nobody listens any more: there is nothing to be told or kept."""
 
 
 class Worker:
@@ -228,7 +230,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     try:
         with servant.obeying_signals():
-            threading.Thread(target=servant.listen, args=(commands, obey), daemon=True).start()
+            threading.Thread(target=servant.listen, args=(commands, obey, PATIENCE), daemon=True).start()
             return _served(root, options, LineWriter(events), works)
     except Leave:
         return 0

@@ -49,13 +49,16 @@ def own_streams() -> tuple[IO[bytes], IO[bytes]]:
     return commands, events
 
 
-def listen(commands: IO[bytes], obey: Callable[[dict[str, Any]], bool]) -> None:
-    """Hand over each command until `obey` says that it was the last one, or nobody gives any. Then leave."""
+def listen(commands: IO[bytes], obey: Callable[[dict[str, Any]], bool], patience: float = leaving.PATIENCE) -> None:
+    """Hand over each command until `obey` says that it was the last one, or nobody gives any. Then leave; an orderly
+    end may take so many seconds."""
     with contextlib.suppress(OSError, ValueError):
         for line in commands:
             if obey(_command(line)):
                 break
-    leaving.leave_soon(0)  # the main thread may be where no signal is heard before long, as in the import of torch
+    leaving.leave_soon(
+        0, patience
+    )  # the main thread may be where no signal is heard before long, as in the import of torch
     leave()
 
 
