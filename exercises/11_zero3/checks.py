@@ -179,7 +179,7 @@ def test_evaluation(runs, probe):
 
 
 def test_models(runs, probe):
-    """A unit used twice or with two names, only units, no unit at all, and Adam train as well"""
+    """A unit used twice or with two names, only units, no unit at all, two models in turn, and Adam train as well"""
     titles = list(probe.MODELS)[1:]
     for run in judged(runs, probe, "models", [*titles, "under Adam"]):
         for title in titles:

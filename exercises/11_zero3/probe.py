@@ -151,9 +151,11 @@ class Training:
         self.model = rank.student.FullyShardedModule(build(title, rank.seed).to(rank.device), Block)
         self.optimizer = getattr(torch.optim, kind)(self.model.parameters(), **options)
 
-    def backward(self, step):
+    def backward(self, step, between=lambda: None):
+        """Gradients of a step; `between` is called when backward has ended and is not finished yet."""
         self.optimizer.zero_grad()
         loss_of(self.model, self.rank.secret, step, self.rank.device).backward()
+        between()
         self.model.finish_gradient_synchronization()
 
     def state(self):
@@ -231,18 +233,33 @@ def outputs(rank):
 
 
 def models(rank):
-    """Other models than a stack, and another optimizer."""
-    for title in list(MODELS)[1:]:
+    """Other models than a stack, the last two in turn, and another optimizer."""
+    *titles, last_but_one, last = list(MODELS)[1:]
+    for title in titles:
         rank.record(title, Training(rank, title).advance(range(STEPS)))
+    pair = {title: Training(rank, title) for title in (last_but_one, last)}
+    histories = {title: [] for title in pair}
+    for step in range(STEPS):
+        for title, training in pair.items():
+            histories[title] += training.advance([step])
+    for title, history in histories.items():
+        rank.record(title, history)
     rank.record("under Adam", Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}).advance(range(STEPS)))
 
 
 def middle(rank):
-    """The full state while gradients wait for the optimizer."""
+    """The full state while gradients wait for the optimizer, in every second step before they are finished."""
     training, history = Training(rank, "a stack of blocks"), []
-    for step in range(STEPS):
-        training.backward(step)
+
+    def note():
         history.append(training.state())
+
+    for step in range(STEPS):
+        if step % 2:
+            training.backward(step, note)
+        else:
+            training.backward(step)
+            note()
         training.optimizer.step()
     rank.record("state between backward and step", history)
     rank.record("state at the end", training.state())
@@ -423,8 +440,10 @@ def trained(rank, build_tower, witness, measure=lambda when: None):
         model.finish_gradient_synchronization()
         optimizer.step()
         optimizer.zero_grad()
+    model.eval()
     with torch.no_grad():
         witness.begin("evaluation")
         model(inputs)
+    model.train()
     LOOKERS.clear()
     return model
