@@ -28,7 +28,7 @@ from grader.ranks.host import protocol
 from grader.ranks.inside.prctl import become_subreaper, hide
 from grader.ranks.request import Request, hand_secrets, request_for
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
-from grader.ranks.watch import reaper
+from grader.ranks.watch import reaper, strays
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.watched import stopped
 
@@ -64,9 +64,8 @@ class Session:
         self.level = level_for(sandbox)
         self._user_name, self._user = user, hosting.user_of(user) if user and self.level != BUBBLEWRAP else None
         self._stack = contextlib.ExitStack()
-        self._lock = threading.Lock()
-        self._life = threading.Lock()
-        """Held where the session begins, ends or gets an offspring."""
+        self._lock, self._life = threading.Lock(), threading.Lock()
+        """The second is held where the session begins, ends or gets an offspring."""
         self._begun = self._ready = self._closed = False
         self._offspring: list[Session] = []
         self._requests = 0
@@ -164,6 +163,7 @@ class Session:
         _open.discard(self)
         if self._ready:
             self._sweep()
+        strays.end_strays(self.scratch)
 
     def _await_ready(self) -> None:
         if self._ready:
@@ -295,5 +295,6 @@ def end_all() -> None:
     if _open:
         reaper.kill_descendants()
     for session in list(_open):
+        strays.end_strays(session.scratch)
         if session.level == sandbox.LIMITS:
             remove(session.scratch)

@@ -6,9 +6,10 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 
 from grader.model import Ending, Killed, StackFrame
-from grader.ranks.watch.evidence import ThreadState
+from grader.ranks.watch.evidence import Snapshot, ThreadState, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.parsing import stack_of_dump
 from grader.ranks.watch.telling import timed_out
@@ -18,8 +19,9 @@ ANSWER, TICK = 1.0, 0.04
 """Seconds that a rank gets to write its stack, and between two looks for it."""
 
 
-def late_endings(late: list[Watched], main: dict[int, ThreadState], folder: RunFolder, file: str) -> dict[int, Ending]:
+def late_endings(late: list[Watched], seen: Mapping[int, Snapshot], folder: RunFolder, file: str) -> dict[int, Ending]:
     """By rank, from what its main thread did. Those that cannot say it write their stacks, all at the same time."""
+    main = {number: main_thread(snapshot) for number, snapshot in seen.items()}
     silent = [rank for rank in late if not stopped(rank.pid) and not main[rank.rank].stack]
     stacks = stacks_by_signal(silent, folder, file)
     return {rank.rank: _ending(rank, main[rank.rank], stacks.get(rank.rank, ())) for rank in late}

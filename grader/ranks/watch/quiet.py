@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 LOOP = "gloo_tcp_loop"
 MIN_POLLS = 3
 LOOP_NANOSECONDS_PER_POLL = 200_000
@@ -38,10 +36,15 @@ class Thread:
 Look = Mapping[tuple[int, int], Thread]
 
 
+def can_tell() -> bool:
+    """Whether the kernel counts how often a thread ran. Without that, ranks are never called asleep."""
+    return PROC.is_dir()
+
+
 def look(pids: Mapping[int, frozenset[int]]) -> Look:
-    """A look at every thread of the processes, leaving out the thread ids given for each."""
-    if not PROC.is_dir():
-        return _portable_look(pids)
+    """A look at every thread of the processes, leaving out the thread ids given for each. Nothing where the kernel does
+    not count: processor time, which psutil tells everywhere, is the same for a rank that sleeps and for one that waits
+    for a core, so a loaded machine would make deadlocks of correct programs."""
     return {(pid, tid): thread for pid, own in pids.items() for tid, thread in _threads(pid) if tid not in own}
 
 
@@ -69,19 +72,6 @@ def _content(file: str) -> str:
         return os.read(descriptor, 4096).decode(errors="replace")
     finally:
         os.close(descriptor)
-
-
-def _portable_look(pids: Mapping[int, frozenset[int]]) -> Look:
-    """Without /proc: processor time of the whole process, in steps of 10 ms."""
-    found: dict[tuple[int, int], Thread] = {}
-    for pid in pids:
-        try:
-            times = psutil.Process(pid).cpu_times()
-        except psutil.Error:
-            continue
-        busy = round((times.user + times.system) * 20)
-        found[pid, pid] = Thread("process", "S", busy, 0)
-    return found
 
 
 def unmoved(before: Look, now: Look) -> bool:
@@ -122,6 +112,8 @@ class Watch:
 
     def idle_seconds(self, now: Look) -> float:
         """Seconds in which the processes did next to nothing: threads may wake up, but only to look and sleep again."""
+        if not now:
+            return 0.0
         elapsed = time.monotonic() - self._idle_since
         if self._idle_first.keys() == now.keys() and (elapsed < TICK_MARGIN or is_idle(self._idle_first, now, elapsed)):
             return elapsed

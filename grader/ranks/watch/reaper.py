@@ -1,6 +1,7 @@
 """Leaves nothing behind: every descendant of a process, however it tried to get away, and its shared memory.
 
 On Linux the run's supervisor is a subreaper, so a daemon that double-forked or called setsid becomes its child again.
+Elsewhere `strays.py` finds it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ def kill_orphans(spare: frozenset[int]) -> None:
             with contextlib.suppress(psutil.Error):
                 _kill([*orphan.children(recursive=True), orphan])
         psutil.wait_procs(orphans, timeout=TRACKER_SECONDS)
+
+
+def end(processes: list[psutil.Process]) -> None:
+    """Kill processes, whoever's children they are, and wait a moment for them to go."""
+    _kill(processes)
+    psutil.wait_procs(processes, timeout=TRACKER_SECONDS)
 
 
 def _is_stranger(process: psutil.Process) -> bool:
@@ -95,6 +102,8 @@ def _descendants(spare: frozenset[int]) -> list[psutil.Process]:
 def _is_childless() -> bool:
     """Whether nobody is below this process, zombies included: a subreaper whose children have gone has none. Looking
     through all processes of the machine takes milliseconds."""
+    if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+        return False
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from grader.kit import ports
-from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut
+from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut, Wait
 from grader.model.errors import WireError
 from grader.ranks.request import Request, secrets_from
 from grader.ranks.watch import quiet, reaper, usage
 from grader.ranks.watch.account import OverBudget, require_affordable
 from grader.ranks.watch.census import Excess, census_of
 from grader.ranks.watch.channel import Answer, Hello, Imported, Message, Observation, ToBeSeen, TraceSoFar, message_of
-from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure
+from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure, waits
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
@@ -198,7 +199,8 @@ class Supervisor:
         elif found := self._excess(live):
             self._end_excess(live, found)
         elif (failed := first_failure(rank.ending for rank in self.ranks)) and self._seconds() - failed > GRACE:
-            self._stop(live)
+            for rank in live:
+                self._end(rank, STOPPED)
         elif all(rank.ready for rank in live) and time.monotonic() - self.looked >= LOOKS_APART:
             self.looked = time.monotonic()
             self._look_for_deadlock()
@@ -230,13 +232,16 @@ class Supervisor:
 
     def _look_for_deadlock(self) -> None:
         evidence = GlooEvidence(self.ranks, self.watch, self._snapshots)
-        waits = self.rule.look(evidence)
-        if not waits and self.request.live and time.monotonic() - self.start > self.busy_told and not evidence.idle():
+        found = self.rule.look(evidence)
+        if not found and self.request.live and time.monotonic() - self.start > self.busy_told and not evidence.idle():
             self.busy_told *= 2
             self._snapshots([rank for rank in self.ranks if rank.live])
+        self._end_deadlocked(found)
+
+    def _end_deadlocked(self, found: Mapping[int, Wait]) -> None:
         for rank in self.ranks:
-            if rank.rank in waits:
-                self._end(rank, deadlocked(waits[rank.rank], main_thread(rank.snapshot or NO_ANSWER)))
+            if rank.rank in found:
+                self._end(rank, deadlocked(found[rank.rank], main_thread(rank.snapshot or NO_ANSWER)))
 
     def _snapshots(self, ranks: list[Watched]) -> dict[int, Snapshot]:
         """Ask each rank what it does. One that cannot answer holds the GIL in C: it counts as busy."""
@@ -258,14 +263,12 @@ class Supervisor:
             self.judge.send_bytes(live_message([live_row(rank, found.get(rank.rank)) for rank in self.ranks]))
 
     def _time_out(self, live: list[Watched]) -> None:
-        main = {number: main_thread(found) for number, found in self._snapshots(live).items()}
-        endings = late_endings(live, main, self.folder, self.request.file)
+        seen = self._snapshots(live)
+        if not quiet.can_tell() and (found := waits(seen)):  # all sit in communication
+            return self._end_deadlocked(found)
+        endings = late_endings(live, seen, self.folder, self.request.file)
         for rank in live:
             self._end(rank, endings[rank.rank])
-
-    def _stop(self, live: list[Watched]) -> None:
-        for rank in live:
-            self._end(rank, STOPPED)
 
     # -- ending -----------------------------------------------------------------------------------------------
 
