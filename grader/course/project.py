@@ -16,7 +16,7 @@ from grader.practice.reset import original
 LOCK, PYPROJECT, MAKEFILE = "requirements.lock", "pyproject.toml", "Makefile"
 AUTHORS, ENVIRONMENT = "## -- For authors\n", "## -- The environment\n"
 """The part of the Makefile between these is for the project's own developers."""
-PLACES = (".vscode", ".devcontainer", "Dockerfile")
+PLACES = (".vscode", ".devcontainer", "Dockerfile", ".dockerignore")
 TOOLS = "TOOLS := $(VENV)/.tools\n"
 """What marks their environment."""
 PYTEST = """\
