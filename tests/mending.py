@@ -34,7 +34,7 @@ def recorded(root: Path) -> tuple[Packed, ...]:
     """`forgets_to_reduce` and `takes_anything`; what `adds_its_rank` does wrong no fake shows, so it is left out."""
     found = exercise(root)
     mutants = catalog.load_mutants(found, root)
-    return mends.record(found, root, fakes.FakeSession(otherwise=behaves), mutants)
+    return tuple(mends.record(found, root, fakes.FakeSession(otherwise=behaves), mutants))
 
 
 def packed(root: Path) -> tuple[Packed, ...]:

@@ -77,9 +77,9 @@ def record(
     mutants: Sequence[Mutant],
     tell: Callable[[str], None] = lambda phase: None,
     say: Callable[[str], None] = lambda sentence: None,
-) -> tuple[Packed, ...]:
+) -> Iterator[Packed]:
     """Grade each mutant once. One whose verdicts are not what its author says is left out, which is said."""
-    solution, found = solution_of(exercise, root).read_text(encoding="utf-8"), []
+    solution = solution_of(exercise, root).read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="ranklings-mends-") as folder:
         file = Path(folder) / exercise.file
         for number, mutant in enumerate(mutants, 1):
@@ -91,8 +91,7 @@ def record(
                 named = ", ".join(sorted(failed)) or "nothing"
                 say(f"{exercise.name}: {mutant.name} is left out, since it failed {named} (seed {report.seed}).")
                 continue
-            found.append(_packed(exercise, mutant, solution, report, folder))
-    return tuple(found)
+            yield _packed(exercise, mutant, solution, report, folder)
 
 
 def _packed(exercise: Exercise, mutant: Mutant, solution: str, report: Report, folder: str) -> Packed:

@@ -48,18 +48,19 @@ def _check(names: Sequence[str], root: Path) -> int:
 
 
 def _pack(name: str, root: Path, most: int, plain: bool) -> int:
-    """Record what is chosen, but for what the pack has as it is today."""
-    exercise = catalog.load(name, root)
+    """Record what is chosen, but for what the pack has as it is today. The pack is written after each, so that an
+    interruption loses one at most."""
+    exercise, path = catalog.load(name, root), pack.place(name, root)
     chosen = mends.choose(exercise, catalog.load_mutants(exercise, root), most)
     found = pack.load(name, root)
     current = mends.state(found, exercise, root).current if found else ()
-    kept = {mend.mutant: mend for mend in found.mends if mend.mutant in current} if found else {}
-    missing = [mutant for mutant in chosen if mutant.name not in kept]
+    packed = {mend.mutant: mend for mend in found.mends if mend.mutant in current} if found else {}
+    missing = [mutant for mutant in chosen if mutant.name not in packed]
     with console.progress(name, plain) as progress, warm_session() as session:
-        made = {mend.mutant: mend for mend in mends.record(exercise, root, session, missing, progress, console.say)}
-    packed = tuple(mend for mutant in chosen if (mend := (kept | made).get(mutant.name)))
-    path = pack.place(name, root)
-    pack.save(path, name, packed)
-    again = f", {len(made)} of them recorded anew" if kept else ""
-    console.show(f"{name}: {len(packed)} mends{again}, {path.stat().st_size / 1000:.0f} kB in {path}")
-    return PASSED if len(packed) == len(chosen) else FAILED
+        for mend in mends.record(exercise, root, session, missing, progress, console.say):
+            packed[mend.mutant] = mend
+            pack.save(path, name, [packed[mutant.name] for mutant in chosen if mutant.name in packed])
+    there = sum(mutant.name in packed for mutant in chosen)
+    size = f", {path.stat().st_size / 1000:.0f} kB in {path}" if there else ""
+    console.show(f"{name}: {there} of {len(chosen)} mends{size}")
+    return PASSED if there == len(chosen) else FAILED

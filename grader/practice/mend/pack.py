@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def load(name: str, root: Path) -> Pack | None:
         raise UsageError(f"{path} is no pack of mends for {name} ({reason}); take it from the course anew.") from None
 
 
-def save(path: Path, name: str, mends: tuple[Packed, ...]) -> None:
+def save(path: Path, name: str, mends: Sequence[Packed]) -> None:
     """Write a pack, whole or not at all."""
     data = {"format": FORMAT, "exercise": name, "mends": [asdict(mend) for mend in mends]}
     content = zlib.compress(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(), 9)
