@@ -185,6 +185,8 @@ def test_a_pack_is_stale_where_a_program_or_a_check_has_changed_and_not_for_word
     mutants.write_text(mutants.read_text().replace("return TypeError", "assert TypeError"))
     assert stale() == ("takes_anything",)
     manifest.write_text(manifest.read_text().replace("points: 20", "points: 21").replace("points: 30", "points: 29"))
+    assert stale() == ("takes_anything",), "points are shown as they are today"
+    manifest.write_text(manifest.read_text().replace("refuses: {", "refuses: {needs: [same], "))
     assert stale() == tuple(mend.mutant for mend in packed)
 
 

@@ -1,7 +1,7 @@
 """Packing mends: mutants of an exercise are chosen by rule, graded once each, and kept with the pages that they got.
 
-A pack is stale where what its pages rest on has changed: a mutant's program, the checks that it must fail, or the
-checks and points of the exercise. Other words in titles, hints and reasons do not matter; a page takes those of today.
+A pack is stale where what its pages rest on has changed: a mutant's program, the checks that it must fail, or which
+checks there are and what they need. Titles, points, hints and reasons do not matter; a page takes those of today.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def function_at(source: str, line: int) -> str:
 
 def digest(exercise: Exercise, mutant: Mutant) -> str:
     """Of all that the recorded page rests on but for words."""
-    checks = json.dumps([[check.id, check.points, check.needs] for check in exercise.checks])
+    checks = json.dumps([[check.id, check.needs] for check in exercise.checks])
     facts = {"source": mutant.source, "fails": json.dumps(sorted(mutant.fails)), "checks": checks}
     return digests.of_files([(name, fact.encode()) for name, fact in facts.items()])
 
