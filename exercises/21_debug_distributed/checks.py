@@ -234,6 +234,16 @@ def test_pass_around_in_groups(runs, probe):
     expect_passed(calls_in_groups(runs, probe, "pass_around", probe.TENSORS))
 
 
+def test_pass_around_late(runs, probe):
+    """pass_around: what was sent arrives, also at a rank that comes late for it"""
+    names = [*probe.TENSORS, *probe.in_groups(probe.TENSORS)]
+    for run in runs("pass_around", finished=False, after=recorded_as("pass_around", names)):
+        if run.world_size == probe.WORLD:
+            if not run.came_to(recorded_as("pass_around", [probe.LATE])):
+                run.require_finished()
+            expect_passed([(run, probe.LATE, probe.TENSORS["a vector"], range(run.world_size))])
+
+
 # The first rank of a group
 
 

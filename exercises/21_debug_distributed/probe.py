@@ -7,6 +7,7 @@ ranks feed in is their own, from their secrets. What beginners meet first comes 
 import inspect
 import itertools
 import math
+import os
 from dataclasses import dataclass, field
 
 import torch
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import linear, mse_loss
 
-from grader.kit import groups, spies, values
+from grader.kit import groups, meeting, processes, spies, values
 
 # -- what is handed to the first four ---------------------------------------------------------------------------------
 
@@ -82,6 +83,8 @@ GROUPS = {
 """Ranks of the world in some groups, in the order of the groups."""
 WORLD = 3
 """The world size for which they are made."""
+LATE, QUIET = "a vector that the first rank comes late for", 25
+"""A call at that world size; so many looks in a row find the rank asleep that has sent to the first one and waits."""
 
 
 def members(name, world_size):
@@ -174,14 +177,28 @@ def pass_around(rank):
         came, value = plain(outcome.value), outcome.value
         if isinstance(value, torch.Tensor) and value.numel() and value is not handed:
             value.detach().zero_()  # as its owner may: it is a new one
+        after = plain(handed)
+        if name == LATE:
+            handed.zero_()  # as its owner may as well, from then on
         return {
             **outcome.described(),
             "returned": [came],
             "needs_gradient": isinstance(value, torch.Tensor) and value.requires_grad,
-            "after": [plain(handed)],
+            "after": [after],
         }
 
     collective(rank, "pass_around", TENSORS, call)
+    came = None
+    if rank.world_size == WORLD:
+        returned, pid = rank.shared / "returned", meeting.tell_all(rank, "pids", os.getpid())[WORLD - 1]
+        if rank.rank == 0:
+            idle = processes.asleep_for(QUIET, [pid])
+            meeting.wait_until(lambda: returned.exists() or idle(), look=0.02)
+        came = call(LATE, TENSORS["a vector"])
+        if rank.rank == WORLD - 1:
+            returned.touch()
+        dist.barrier()
+    rank.record(f"pass_around: {LATE}", came)
 
 
 def broadcast_in_group(rank):
