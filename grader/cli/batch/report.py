@@ -14,7 +14,7 @@ from grader.batch.report import pages as personal
 from grader.batch.report.build import class_report
 from grader.batch.report.model import About, ClassReport
 from grader.cli import console, options
-from grader.model.errors import GraderError, UsageError
+from grader.model.errors import UsageError
 from grader.model.words import count
 
 DEFAULT = "class.html"
@@ -77,10 +77,7 @@ def _about(ledger: Ledger) -> About:
 def _record(exercises: list[str], root: Path, sandbox: str) -> None:
     for name in exercises:
         with console.progress(f"mutants of {name}", False) as progress:
-            try:
-                signatures.record(name, root, progress, sandbox)
-            except GraderError as error:
-                raise UsageError(f"The mutants of {name} cannot be graded here: {error}") from error
+            signatures.record(name, root, progress, sandbox)
 
 
 def _write_pages(ledger: Ledger, folder: Path, root: Path, title: str) -> int:
