@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from grader import catalog
+from grader.model import Submission
 from grader.model.errors import NoRankStarted, RunError, WatcherKilled
+from grader.ranks import session
 from grader.ranks.answer import records
 from grader.ranks.host import pages, protocol, serve, tidy
 from grader.records import wire
+from tests import small
 from tests.requests import small_request
 
 
@@ -111,3 +115,12 @@ def test_mount_points_are_read_from_the_kernels_table(tmp_path):
     table = tmp_path / "mountinfo"
     table.write_text("22 1 0:20 / / ro - ext4 a rw\n36 22 0:21 / /tmp/my\\040course ro master:1 - tmpfs b rw\n")
     assert tidy.mounted(table) == {Path("/"), Path("/tmp/my course")}
+
+
+def test_a_host_that_is_slow_to_come_up_is_told_as_slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And not as one that said nothing: the machine is busy, and whoever waits can do something about it."""
+    monkeypatch.setattr(session, "START_SECONDS", 1e-6)
+    root = small.build(tmp_path)
+    exercise = catalog.load(small.NAME, root)
+    with session.Session(sandbox="off") as slow, pytest.raises(NoRankStarted, match="very busy"):
+        slow.run(exercise, Submission(path=exercise.stub, source=b"", digest=""), exercise.cases[0])

@@ -36,7 +36,7 @@ _starting, _hosts, _open = threading.Lock(), set[int](), set["Session"]()
 """The hosts that this process has started. What a host that was killed leaves becomes a child of this process as well,
 so a session that clears up after its own has to know the others'. And the sessions that have one."""
 
-START_SECONDS = 120
+START_SECONDS = 180
 """How long the host may take to import torch on a slow machine."""
 LEAVING_SECONDS = 5
 """How long a host that is hung up on may take to end what it has, before it is killed."""
@@ -172,6 +172,11 @@ class Session:
         try:
             answer = self._socket.recv(1)
             proved = hosting.proved(self._socket) if answer == protocol.READY else {}
+        except TimeoutError:
+            raise NoRankStarted(
+                f"The process that ranks start from did not come up within {START_SECONDS} s: this machine is very "
+                "busy, or its disk very slow. Try again when it is not."
+            ) from None
         except (OSError, ValueError):
             answer, proved = b"", {}
         if answer != protocol.READY:
