@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
+from click.testing import CliRunner, Result
+
 from grader import catalog
 from grader.batch.agenda import agenda_of
 from grader.batch.driver import Driver, Progress
 from grader.batch.ledger import Ledger
 from grader.batch.plan import Asked, Planned, make
 from grader.batch.seam import Event, Graded, Lost, Refused, Work
+from grader.cli import cli
 from tests import small
 
 ASSIGNMENT = "title: Homework\nexercises:\n  90_total: {weight: 10}\n"
@@ -138,3 +141,22 @@ def marks(folder: Path) -> dict[str, object]:
     with Ledger(folder / "out") as ledger:
         units = {row["unit"]: row["mark"] for row in ledger.all("SELECT unit, mark FROM units")}
         return {row.who: (row.standing.value, units[row.unit]) for row in ledger.rows()}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(cli, ["batch", *map(str, words)])
+
+
+def grade(*words: object) -> Result:
+    return call("hand_ins", "--assignment", "assignment.yaml", "--out", "out", "--slots", 2, *words)
+
+
+def refusal(result: Result) -> str:
+    """The one sentence of a command that was wrong."""
+    assert result.exit_code == 2, result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("grader: ")]
+    assert len(lines) == 1 and "Traceback" not in result.output
+    return lines[0]

@@ -6,21 +6,19 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from grader.batch import store
 from grader.batch.folder import driving
 from grader.batch.hand_ins import find
 from grader.batch.ledger import Ledger
-from grader.cli import cli
 from grader.cli.batch import engines
 from tests import small
-from tests.batches import FakeEngine, a_class, graded, lost, refused, report
+from tests.batches import FakeEngine, a_class, call, grade, graded, lost, refusal, refused, report
 
 
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch):
-    monkeypatch.setattr(store, "_synced", lambda path: None)
+    monkeypatch.setattr(store, "synced", lambda path: None)
 
 
 @pytest.fixture
@@ -36,22 +34,6 @@ def engine(monkeypatch) -> FakeEngine:
     fake = FakeEngine()
     monkeypatch.setattr(engines, "engine_of", lambda *words: fake)
     return fake
-
-
-def call(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["batch", *map(str, words)])
-
-
-def grade(*words: object) -> Result:
-    return call("hand_ins", "--assignment", "assignment.yaml", "--out", "out", "--slots", 2, *words)
-
-
-def refusal(result: Result) -> str:
-    """The one sentence of a command that was wrong."""
-    assert result.exit_code == 2, result.output
-    lines = [line for line in result.stderr.splitlines() if line.startswith("grader: ")]
-    assert len(lines) == 1 and "Traceback" not in result.output
-    return lines[0]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -37,7 +37,7 @@ from tests.batches import (
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch):
     """A test that kills its driver by an exception need not wait for the disk."""
-    monkeypatch.setattr(store, "_synced", lambda path: None)
+    monkeypatch.setattr(store, "synced", lambda path: None)
 
 
 def units(folder):

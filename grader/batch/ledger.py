@@ -209,6 +209,13 @@ class Ledger:
         with self.changing() as connection:
             connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
+    def attach(self, other: Ledger) -> None:
+        """Make another ledger readable as `other` beside this one. Raises RunError."""
+        self.all("ATTACH DATABASE ? AS other", [str(other.path)])
+
+    def detach(self) -> None:
+        self.all("DETACH DATABASE other")
+
     def plan(self) -> sqlite3.Row | None:
         """The plan in force, which is the last one."""
         return self.one("SELECT * FROM plans ORDER BY plan DESC LIMIT 1")

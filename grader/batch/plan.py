@@ -213,7 +213,7 @@ def _write(
     at: float,
 ) -> None:
     """Put the plan in force, unless it is already."""
-    mixed = hashlib.sha256(json.dumps([entries, content["choice"], content["title"]]).encode()).hexdigest()
+    mixed = digest_of(entries, content)
     before = ledger.plan()
     with ledger.changing() as connection:
         connection.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", _rows(sources.new))
@@ -226,6 +226,11 @@ def _write(
             plan = before["plan"] + 1 if before else 1
             connection.execute("INSERT INTO plans VALUES (?, ?, ?, ?, ?)", [plan, mixed, seed, at, json.dumps(content)])
             connection.executemany(f"INSERT INTO entries VALUES ({plan}, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
+
+
+def digest_of(entries: Sequence[Sequence[object]], content: Mapping[str, Any]) -> str:
+    """What tells two plans apart."""
+    return hashlib.sha256(json.dumps([entries, content["choice"], content["title"]]).encode()).hexdigest()
 
 
 def _rows(new: Mapping[str, tuple[str, str]]) -> Iterable[tuple[str, str, str]]:

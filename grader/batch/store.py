@@ -78,12 +78,13 @@ class Store:
     def _sync(self, paths: Sequence[Path]) -> None:
         if len(paths) > 1 and self._syncing is None:
             self._syncing = ThreadPoolExecutor(SYNCS, thread_name_prefix="sync")
-        done = self._syncing.map(_synced, paths) if self._syncing else map(_synced, paths)
+        done = self._syncing.map(synced, paths) if self._syncing else map(synced, paths)
         for _ in done:
             pass
 
 
-def _synced(path: Path) -> None:
+def synced(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

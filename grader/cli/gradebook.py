@@ -29,6 +29,11 @@ def command(reports: Sequence[Path], kind: str, roster: Path | None, item: str |
     Says who is not in it, and ends with 3 where a report gives no mark because the grader was at fault.
     """
     results = [(path.stem, reading.read(path)) for path in reports]
+    return write(results, kind, roster, item, out)
+
+
+def write(results: Sequence[gradebook.Handed], kind: str, roster: Path | None, item: str | None, out: Path) -> int:
+    """Write what people's hand-ins came to, and say who is not in it. The exit code."""
     titles = {result.title for _, result in results}
     if item is None and len(titles) > 1:
         raise UsageError(f"The reports are of {len(titles)} assignments; name the item with --item.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 from pathlib import Path
 
 from grader.batch.seam import Engine
@@ -27,14 +25,16 @@ def _ray(root: Path, machine: Machine, widest: int, address: str) -> Engine:
     """Ray's ports run the code of whoever reaches them, so what ranks do must be kept in."""
     if machine.sandbox == "off":
         raise UsageError("--engine ray grades under bubblewrap alone; leave --sandbox off away (docs/security.md).")
-    engine: Engine = importlib.import_module("grader.batch.slots.ray").RayEngine(
-        root, dataclasses.replace(machine, sandbox="require"), widest, address
-    )
-    return engine
+    from grader.batch.slots.ray import RayEngine
+
+    return RayEngine(root, machine, widest, address)
 
 
-def slots_for(text: str, asked: int | None, machine: Machine, widest: int) -> int:
-    """How many slots: as asked for, or what this machine takes."""
+def slots_for(engine: Engine, asked: int | None, machine: Machine, widest: int) -> int:
+    """How many slots: as asked for, or what the cluster has room for, or what this machine takes."""
     from grader.batch.slots.local import slots_for as local_slots
 
-    return asked or local_slots(machine.cores, widest)
+    if asked:
+        return asked
+    room = getattr(engine, "room", None)
+    return (room() if room else 0) or local_slots(machine.cores, widest)

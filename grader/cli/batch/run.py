@@ -123,8 +123,8 @@ def _grade(asked: Options, machine: Machine) -> int:
         only = _people(asked.only, planned.people)
         agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
         engine = engines.engine_of(asked.engine, plan.root, machine, planned.widest)
-        slots = engines.slots_for(asked.engine, asked.slots, machine, planned.widest)
         leaving.at_last(engine.close)
+        slots = engines.slots_for(engine, asked.slots, machine, planned.widest)
         with progress.shown(asked.plain) as watch:
             driver = Driver(ledger, engine, agenda, checks=planned.checks, now=time.time, watch=watch)
             try:
@@ -143,6 +143,7 @@ def _dry(asked: Options, machine: Machine) -> int:
     from grader.batch.agenda import agenda_of
     from grader.batch.ledger import Ledger
     from grader.batch.plan import make
+    from grader.batch.slots.local import slots_for as local_slots
 
     plan = asked.asked(asked.seed)
     known = folder.seed_of(asked.out, plan.assignment.title)
@@ -153,7 +154,7 @@ def _dry(asked: Options, machine: Machine) -> int:
             planned = make(ledger, plan, time.time)
             only = _people(asked.only, planned.people)
             agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
-            show(outlook.told(ledger, agenda, engines.slots_for(asked.engine, asked.slots, machine, planned.widest)))
+            show(outlook.told(ledger, agenda, asked.slots or local_slots(machine.cores, planned.widest)))
     return PASSED
 
 
