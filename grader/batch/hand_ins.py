@@ -12,6 +12,7 @@ and due where they are known.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,25 +77,26 @@ def find(folder: Path, file: str = "", people: Path | None = None) -> tuple[Hand
 
 
 def _found(folder: Path, file: str) -> Iterator[HandIn]:
-    entries = sorted(entry for entry in folder.iterdir() if entry.name[:1] != "." and entry.name not in NO_PERSON)
+    with os.scandir(folder) as scanned:
+        entries = [entry for entry in scanned if entry.name[:1] != "." and entry.name not in NO_PERSON]
     if (folder / GRADESCOPE).is_file():
         yield from _gradescope(folder)
     elif any(CANVAS.fullmatch(entry.name) for entry in entries):
-        yield from _canvas(entries)
+        yield from _canvas(sorted(Path(entry.path) for entry in entries))
     else:
         for entry in entries:
+            if entry.is_symlink():
+                _check_inside(Path(entry.path), folder)
             if entry.is_dir():
-                _check_inside(entry, folder)
                 moodle = MOODLE.fullmatch(entry.name)
-                yield HandIn(who=moodle["name"] if moodle else entry.name, name=entry.name, folder=entry)
-            elif file and entry.suffix == ".py":
-                _check_inside(entry, folder)
-                yield HandIn(who=entry.stem, name=entry.name, files={file: entry})
+                yield HandIn(who=moodle["name"] if moodle else entry.name, name=entry.name, folder=Path(entry.path))
+            elif file and entry.name.endswith(".py"):
+                yield HandIn(who=entry.name[:-3], name=entry.name, files={file: Path(entry.path)})
 
 
 def _check_inside(entry: Path, folder: Path) -> None:
     """Raises UsageError for a link that leads out of the folder of all hand-ins."""
-    if entry.is_symlink() and not entry.resolve().is_relative_to(folder.resolve()):
+    if not entry.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{entry} is a link that leads out of {folder}; put the hand-in itself there, or remove it.")
 
 

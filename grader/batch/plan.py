@@ -79,7 +79,7 @@ def make(ledger: Ledger, asked: Asked, now: Callable[[], float]) -> Planned:
     UsageError or AuthorError."""
     bases = _bases(asked)
     hand_ins = _chosen(_found(asked), asked)
-    sources = Sources(ledger)
+    sources, stubs = Sources(ledger), {name: _stub_key(basis) for name, basis in bases.items()}
     units: dict[str, Unit] = {}
     files: dict[str, str] = {}
     entries: list[Row] = []
@@ -88,7 +88,7 @@ def make(ledger: Ledger, asked: Asked, now: Callable[[], float]) -> Planned:
             for part in asked.assignment.parts:
                 basis = bases[part.exercise]
                 found = sources.files(hand_in, basis.exercise)
-                row, unit = _entry(hand_in, attempt, part, basis, found, asked.seed)
+                row, unit = _entry(hand_in, attempt, part, basis, found, asked.seed, stubs[part.exercise])
                 if _belongs(unit[0], asked.shard):
                     entries.append(row)
                     units[unit[0]] = unit
@@ -148,7 +148,7 @@ def _latest(several: Sequence[HandIn], asked: Asked) -> HandIn:
 
 
 def _entry(
-    hand_in: HandIn, attempt: int, part: Part, basis: Basis, found: reading.Files, seed: int
+    hand_in: HandIn, attempt: int, part: Part, basis: Basis, found: reading.Files, seed: int, stub: str
 ) -> tuple[Row, Unit]:
     files = reading.digest(found)
     run_key = basis.run_key(files, seed)
@@ -164,23 +164,15 @@ def _entry(
         late.kept,
         late.told,
         at,
-        int(_is_stub(basis, found)),
+        int(bool(found) and found[0][1] == stub),
     )
     return row, (unit, part.exercise, files, run_key, seed)
 
 
-def _is_stub(basis: Basis, found: reading.Files) -> bool:
-    """Whether the stub itself was handed in."""
-    return bool(found) and found[0][1] == f"{_stub_digest(basis.exercise.stub)}.py"
-
-
-_stubs: dict[Path, str] = {}
-
-
-def _stub_digest(path: Path) -> str:
-    if path not in _stubs:
-        _stubs[path] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-    return _stubs[path]
+def _stub_key(basis: Basis) -> str:
+    """What the store calls a stub that was handed in as it is."""
+    stub = basis.exercise.stub
+    return f"{hashlib.sha256(stub.read_bytes()).hexdigest()}.py" if stub.is_file() else ""
 
 
 def _belongs(unit: str, shard: tuple[int, int]) -> bool:

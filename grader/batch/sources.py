@@ -41,7 +41,7 @@ class Sources:
                 found.append((name, key))
         return tuple(found)
 
-    def _key(self, path: Path, hand_in: HandIn) -> str:
+    def _key(self, path: str, hand_in: HandIn) -> str:
         """The key of a file's content; empty where there is none."""
         try:
             facts = os.lstat(path)
@@ -55,54 +55,56 @@ class Sources:
             return ""
         return self._content(path, facts)
 
-    def _content(self, path: Path, facts: os.stat_result) -> str:
+    def _content(self, path: str, facts: os.stat_result) -> str:
         mark = f"{facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns} {facts.st_ino}"
-        name = str(path)
-        mark_then, key = self._seen.get(name, ("", ""))
+        mark_then, key = self._seen.get(path, ("", ""))
         if mark == mark_then and not stat.S_ISLNK(facts.st_mode):
             return key
         try:
-            with path.open("rb") as file:
+            with open(path, "rb") as file:
                 content = file.read(MAX_BYTES + 1)  # what is too large is told by the grade, and needs no more
         except OSError as error:
             self.refused.append(f"{path} cannot be read ({error.strerror})")
             return ""
         key = self._store.put(content or b"\n", ".py")  # an empty file was handed in all the same
-        self.new[name] = mark, key
+        self.new[path] = mark, key
         return key
 
 
-def _places(hand_in: HandIn, exercise: Exercise) -> Iterator[tuple[str, list[Path]]]:
-    """The names that a grade looks for, each with where it may lie, the likeliest first."""
+def _places(hand_in: HandIn, exercise: Exercise) -> Iterator[tuple[str, Iterator[str]]]:
+    """The names that a grade looks for, each with where it may lie, the likeliest first. Paths are texts here: a course
+    has a hundred thousand, of which most are looked at once."""
     yield exercise.file, _where(hand_in, exercise.name, exercise.file)
     for name in exercise.companions:
         yield f"{name}/{file_of(name)}", _where(hand_in, name, file_of(name))
 
 
-def _where(hand_in: HandIn, exercise: str, file: str) -> list[Path]:
+def _where(hand_in: HandIn, exercise: str, file: str) -> Iterator[str]:
     if (folder := hand_in.folder) is None:
-        return [hand_in.files[file]] if file in hand_in.files else []
-    return [folder / file, folder / exercise / file, folder / "exercises" / exercise / file]
+        if file in hand_in.files:
+            yield str(hand_in.files[file])
+        return
+    for inside in (file, f"{exercise}/{file}", f"exercises/{exercise}/{file}"):
+        yield f"{folder}/{inside}"
 
 
-def _fault(path: Path, facts: os.stat_result, hand_in: HandIn) -> str:
+def _fault(path: str, facts: os.stat_result, hand_in: HandIn) -> str:
     """Why a file is not read: it is none, or lies elsewhere."""
-    home = hand_in.folder or path.parent
-    links = stat.S_ISLNK(facts.st_mode) or any(parent.is_symlink() for parent in _between(path, home))
+    home = str(hand_in.folder or os.path.dirname(path))
+    links = stat.S_ISLNK(facts.st_mode) or any(map(os.path.islink, _between(path, home)))
     try:
-        if links and not path.resolve(strict=True).is_relative_to(home.resolve()):
+        if links and not Path(path).resolve(strict=True).is_relative_to(Path(home).resolve()):
             return "is a link that leads out of the hand-in"
-        mode = path.stat().st_mode if links else facts.st_mode
+        mode = os.stat(path).st_mode if links else facts.st_mode
     except (OSError, RuntimeError):
         return "is a link that leads nowhere"
     return "" if stat.S_ISREG(mode) else "is no regular file"
 
 
-def _between(path: Path, home: Path) -> Iterator[Path]:
-    for parent in path.parents:
-        if parent == home:
-            return
-        yield parent
+def _between(path: str, home: str) -> Iterator[str]:
+    """The folders on the way from a hand-in to one of its files."""
+    while (path := os.path.dirname(path)) != home:
+        yield path
 
 
 def digest(files: Files) -> str:
