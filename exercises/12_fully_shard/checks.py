@@ -259,20 +259,27 @@ def test_every_block(runs, probe):
 # Memory
 
 
-def kept(rank, when):
+def kept(rank, when, name="large"):
     """Bytes that a process has more than before the large model was built."""
-    return memory.kept(rank, "large", when)
+    return memory.kept(rank, name, when)
 
 
 def test_at_rest(runs, probe):
     """Between steps a rank keeps its share of the parameters"""
     whole, block = probe.sizes()
     (run,) = runs("pair", recorded=["large: after a step"])
+    looks = [("large", "at rest", block / 2), ("large", "after a step", block / 2)]
+    if run.came_to(["saved: after saving"]) and all(holds(expect_saved, rank, "large_saved") for rank in run):
+        looks.append(("saved", "after saving", 1.5 * block))  # what was sent may leave something behind
     for rank in run:
-        for when in ("at rest", "after a step"):
-            most, seen = whole / run.world_size + block / 2, kept(rank, when)
+        for name, when, more in looks:
+            most, seen = whole / run.world_size + more, kept(rank, when, name)
             wanted = f"at most {amount(most)}, for the whole model has {amount(whole)}"
             rank.expect(seen <= most, f"what a rank keeps {when}", wanted, amount(seen))
+
+
+def expect_saved(rank, name):
+    rank.expect_success(rank.read(name, Attempt), "saving")
 
 
 def test_not_gathered(runs, probe):
@@ -338,6 +345,20 @@ def test_loads(runs):
     """The file loads with weights_only=True and is a dict of plain tensors"""
     for run in checkpoints(runs):
         content_of(run, "first")
+        made = holds_parameters(run[0].read("first_file", bytes | None))
+        run[0].expect(not made, "what the checkpoint holds", "plain tensors", "torch.nn.Parameter")
+
+
+def holds_parameters(data):
+    """Whether a file that torch.save wrote makes parameters when it is loaded."""
+    if not data or len(data) > LARGE:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            pickles = [file.read(one) for one in file.infolist() if one.filename.endswith("data.pkl")]
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+    return any(b"_rebuild_parameter" in one for one in pickles)
 
 
 def test_keys(runs, probe):

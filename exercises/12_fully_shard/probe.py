@@ -222,6 +222,7 @@ def sharding(rank):
         "checkpoints": lambda: save_while_training(rank, mesh, spy, folder),
         "dtypes": lambda: save_dtypes(rank, mesh, folder),
         "slow": lambda: save_slowly(rank, mesh, spy, folder),
+        "saved_memory": lambda: measure_saving(rank, mesh, folder),
     }
     for part in rank.parameters["then"]:
         parts[part]()
@@ -347,6 +348,14 @@ def measure_memory(rank, mesh):
     disregard_existing()
     for name, side in {"warm up": 2 * rank.world_size, "large": SIDE}.items():
         measure(rank, mesh, side, name)
+
+
+def measure_saving(rank, mesh, folder):
+    """What the process keeps because of a large model that was saved."""
+    meter = Meter(rank, "saved")
+    model, _ = sharded(rank, large(SIDE).to(rank.device), mesh, LargeBlock)
+    rank.record("large_saved", rank.attempt(rank.student.save_full_checkpoint, model, folder / "large.pt").described())
+    rank.record(*meter.growth("after saving"))
 
 
 def measure(rank, mesh, side, name):
