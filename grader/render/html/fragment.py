@@ -13,11 +13,12 @@ from grader.render.html import assets, of_pages
 from grader.render.html.exercise import exercises
 
 THEMES = """\
+.ranklings :is(th, td):not(.n) { text-align: left; }
 .ranklings:not(#x) { padding: 0.25rem 0; background: none; }
 :is([data-jp-theme-light="true"], .vscode-light) .ranklings { color-scheme: light; }
 :is([data-jp-theme-light="false"], .vscode-dark) .ranklings { color-scheme: dark; }
 """
-"""A notebook has a theme of its own, whatever the system's is."""
+"""A notebook has a theme of its own, whatever the system's is, and sets tables flush right."""
 
 
 def render(result: Result, *, command: str, prefix: str, every_run: bool = False) -> str:
