@@ -225,8 +225,9 @@ def test_the_rubric_is_ticked_by_the_person(room: Room, case: DesignCase, over: 
     told, kept = ticked(room, over, "x", "c a")
     assert told.ticks == {case.id: (0, 2)} and kept == [told] and "Type letters from a to c" in room.text
     assert state.read(state.as_json(told)) == told
-    found = debrief.debrief(told, COURSE[0], room.items, STATEMENT)
+    found = debrief.debrief(told, COURSE[0], room.items, STATEMENT, due={case.id: NOW + timedelta(days=2)}, now=NOW)
     text = debrief_page.text(found, 60)
+    assert "{hours}" not in text and "the question “One failure in" in text
     assert "2 of 3 points made" in text and "[x] A failure costs" in text and "[ ] Saving every so often" in text
     assert max(map(len, text.splitlines())) <= 60
     page = debrief_page.html(found)

@@ -214,7 +214,7 @@ def _repeats(
     """What comes again, the soonest first."""
     names = [name for name in (exercise.name, *interview.questions) if name in due]
     told = {exercise.name: f"exercise {exercise.number} {exercise.title}"}
-    told |= {name: f"the question “{_short(items[name].text)}”" for name in names if name in items}
+    told |= {name: f"the question “{_short(interview.shown(items[name])[0].text)}”" for name in names if name in items}
     return [(told[name], span(due[name] - now)) for name in sorted(names, key=lambda name: due[name]) if name in told]
 
 
