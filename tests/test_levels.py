@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grader import catalog
-from grader.model import Case, Check, Diagnosis, Exercise, Level, Outcome, Report, Run, Verdict, number_of
+from grader.model import Case, Check, Diagnosis, Exercise, Finding, Level, Outcome, Report, Run, Verdict, number_of
 from grader.model.errors import AuthorError
 from grader.practice.store import Store
 from grader.quiz.interview import debrief, debrief_page, drawing, state
@@ -197,6 +197,14 @@ def test_a_hint_is_for_the_check_in_the_way_and_is_noted(talk) -> None:
         ("runs", 1, 1, 0), ("sums", 1, 1, 120), ("sums", 2, 1, 120), ("sums", 3, 1, 120),
     ]  # fmt: skip
     assert "Hint 3 of 3 for “It sums”; it is noted." in held.text and "There is no further hint." in held.text
+
+
+def test_a_hint_begins_with_what_was_seen_in_the_run(talk) -> None:
+    held, stuck = talk(), report(("runs", "sums"), sums="failed")
+    finding = Finding(subject="a deadlock", hint="A blocking send waits\nfor its recv.")
+    verdicts = (stuck.verdicts[0], replace(stuck.verdicts[1], findings=(finding,)))
+    held.hold(begun().graded(replace(stuck, verdicts=verdicts), NOW, whole=False), "h")
+    assert "Seen in the run: A blocking send waits for its recv. Hint 1 of 3 for “It sums”" in held.text
 
 
 def test_levels_survive_a_pause_and_a_crash(talk) -> None:

@@ -136,6 +136,12 @@ def test_the_page_shows_topics_at_sixty_columns_and_as_sentences(store: Store) -
     assert "Shards: 33 % known, 1 of 3 met. Again in " in shown(store, plain=True)
 
 
+def test_many_topics_that_were_not_met_are_counted() -> None:
+    topics = [Topic(name="", title=f"Topic {number}, and more", known=0, met=0, count=3) for number in range(5)]
+    assert mastery_page.unmet(topics) == "Of 5 other topics nothing was met yet."
+    assert mastery_page.unmet(topics[:2]) == "Not met yet: Topic 0, and more; Topic 1, and more."
+
+
 def test_programs_and_the_course_page_get_the_same(store: Store) -> None:
     deck.keep(store, FIRST, Rating.Again, NOW - timedelta(days=3), 5.0)
     topics, standings = mastery.topics(COURSE, BANKS, store, NOW), history.standings(COURSE, store)

@@ -13,6 +13,9 @@ from rich.text import Text
 from grader.practice.mastery import Topic
 from grader.quiz.page import span
 
+FEW = 4
+"""So many topics that were not met are named."""
+
 
 def percent(topic: Topic) -> str:
     return f"{100 * topic.share:.0f} %"
@@ -26,9 +29,11 @@ def again(topic: Topic, now: datetime) -> str:
 
 
 def unmet(topics: Sequence[Topic]) -> str:
-    """The topics of which nothing was met yet, in one line."""
+    """The topics of which nothing was met yet: which, where they are few, else how many."""
     names = [topic.title for topic in topics if not topic.met]
-    return f"Not met yet: {', '.join(names)}." if names else ""
+    if len(names) > FEW:
+        return f"Of {len(names)} other topics nothing was met yet."
+    return f"Not met yet: {'; '.join(names)}." if names else ""
 
 
 def grid(topics: Sequence[Topic], now: datetime) -> RenderableType:

@@ -14,12 +14,14 @@ PASSED = ("passed", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelHint:
-    """A hint for a check, or for the exercise as a whole: the how-manieth of how many."""
+    """A hint for a check, or for the exercise as a whole: the how-manieth of how many. `seen` is what the last grade
+    itself hints at, as a deadlock does."""
 
     check: Check | None
     number: int
     of: int
     text: str
+    seen: str = ""
 
 
 def all_passed(interview: Interview, exercise: Exercise) -> bool:
@@ -69,7 +71,8 @@ def next_hint(interview: Interview, exercise: Exercise) -> LevelHint | None:
     number = 1 + sum(taken.check == (about.id if about else "") for taken in interview.hints)
     if number > len(texts):
         return None
-    return LevelHint(check=about, number=number, of=len(texts), text=texts[number - 1])
+    seen = interview.grades[-1].seen.get(check.id, "") if check and interview.grades else ""
+    return LevelHint(check=about, number=number, of=len(texts), text=texts[number - 1], seen=seen)
 
 
 def _in_the_way(interview: Interview, exercise: Exercise) -> Check | None:

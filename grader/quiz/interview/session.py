@@ -168,7 +168,8 @@ class InterviewSession:
             return
         self._keep(levels.hinted(self.interview, hint, self.now()))
         about = f"“{hint.check.title}”" if hint.check else "the exercise"
-        self._prose(f"Hint {hint.number} of {hint.of} for {about}; it is noted.\n{hint.text}")
+        seen = f"Seen in the run: {hint.seen}\n" if hint.seen else ""
+        self._prose(f"{seen}Hint {hint.number} of {hint.of} for {about}; it is noted.\n{hint.text}")
 
     def _grade(self) -> None:
         """A grade on demand: counted, and without hints."""

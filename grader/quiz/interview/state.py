@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from grader.model import Exercise, Report
+from grader.model import Exercise, Report, Verdict
 from grader.quiz.questions import Item, Question
 from grader.wording.text import points
 
@@ -21,7 +21,7 @@ VERSION = 2
 class Grade:
     """A grade that was asked for, `at` seconds of the interview. `level` is the last level whose checks were judged, 0
     in an interview without levels; `whole` says that these were all checks. `endings` are the kinds of runs that went
-    wrong, such as "deadlocked", and how many."""
+    wrong, such as "deadlocked", and how many; `seen` is what the findings of some checks hint at."""
 
     at: float
     status: str
@@ -31,6 +31,7 @@ class Grade:
     level: int = 0
     whole: bool = True
     endings: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def worth(self) -> str:
@@ -142,6 +143,7 @@ class Interview:
             level=len(self.levels),
             whole=whole,
             endings=dict(Counter(run.diagnosis.kind for run in report.runs if run.diagnosis)),
+            seen={verdict.check.id: hint for verdict in report.verdicts if (hint := _hint_of(verdict))},
         )
         return replace(self, grades=(*self.grades, grade), seen=now)
 
@@ -168,6 +170,10 @@ class Interview:
 
     def _closed(self, at: datetime) -> tuple[tuple[datetime, datetime | None], ...]:
         return tuple((start, end or max(start, at)) for start, end in self.spans)
+
+
+def _hint_of(verdict: Verdict) -> str:
+    return " ".join(next((finding.hint for finding in verdict.findings if finding.hint), "").split())
 
 
 def begin(
