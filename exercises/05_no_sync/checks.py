@@ -133,7 +133,7 @@ def test_one_step(runs, probe):
                 before, steps = step["before"], len(step["gradients"])
                 rank.expect(steps == 1, f"the optimizer's steps in a call {SITUATIONS[plan]}", "1", steps)
                 used = gradients_of(rank, step)
-                wanted = {name: before[name] - probe.LEARNING_RATE * used[name] for name in before}
+                wanted = {name: before[name] - rate * used[name] for name, rate in probe.rates().items()}
                 rank.expect_close(step["after"], wanted, "the parameters after the call:", stale=before)
 
 

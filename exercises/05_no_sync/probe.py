@@ -15,7 +15,8 @@ WIDTH, CLASSES, LAYERS = 32, 16, 4
 """No parameter is smaller than a kilobyte, not even in float16, so that gradients and counts are told apart by size."""
 BUCKET_MB = 0.001
 """So small that DDP makes a bucket of every parameter."""
-LEARNING_RATE = 0.1
+LEARNING_RATES = (0.1, 0.03)
+"""Of the optimizer's two groups: the first half of the layers, and the second."""
 PLANS = {
     "equal": [[4, 4, 4], [4, 4, 4], [4, 4, 4]],
     "sizes": [[5, 1, 2], [5, 1, 2], [5, 1, 2]],
@@ -36,6 +37,12 @@ def initial_parameters(seed):
         f"layers.{number}.weight": values.normal(shape, seed, "layer", number, scale=WIDTH**-0.5)
         for number, shape in enumerate(zip(widths[1:], widths, strict=False))
     }
+
+
+def rates():
+    """The learning rate by name."""
+    names = list(initial_parameters(0))
+    return {name: LEARNING_RATES[number >= LAYERS // 2] for number, name in enumerate(names)}
 
 
 def micro_batches(secret, call, sizes, loss):
@@ -107,7 +114,10 @@ class Trainer:
         self.rank, self.loss = rank, rank.parameters["loss"]
         self.network = Network(rank.seed).to(rank.device)
         self.ddp_model = groups.wrapped(rank, self.network, bucket_cap_mb=BUCKET_MB)
-        self.optimizer = spies.NotingSGD(self.network.named_parameters(), LEARNING_RATE)
+        self.optimizer = spies.NotingSGD(self.network.named_parameters(), LEARNING_RATES[0])
+        layers = self.optimizer.param_groups[0]["params"]
+        self.optimizer.param_groups[0]["params"] = layers[: LAYERS // 2]
+        self.optimizer.add_param_group({"params": layers[LAYERS // 2 :], "lr": LEARNING_RATES[1]})
 
     def prepare(self, call, plan):
         """The first parameters again, and no gradients, or those of somebody else."""
