@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from grader import catalog, files, leaving
-from grader.cli import clock, console, options
+from grader.cli import clock, console, mend, options
 from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
@@ -24,6 +24,7 @@ from grader.grading.request import Request, need_torch
 from grader.model import Exercise, Report, number_of
 from grader.model.errors import UsageError
 from grader.practice import interviews, mastery, overview, statement
+from grader.practice.mend import choice
 from grader.practice.reset import original
 from grader.practice.store import Store
 from grader.quiz import deck
@@ -46,6 +47,7 @@ class InterviewOptions:
     exercise: str | None
     questions: int | None
     levels: bool
+    mend: int
     new: bool
     plain: bool
 
@@ -55,6 +57,7 @@ class InterviewOptions:
 @click.option("--exercise", metavar="EX", help="This exercise instead of one that is drawn.")
 @click.option("--questions", type=click.IntRange(0, 50), help="How many; without it as many as fit the time.")
 @click.option("--levels", is_flag=True, help="The exercise is asked for level by level, and hints can be had.")
+@click.option("--mend", type=click.IntRange(0, 5), default=0, help="So many programs to mend, of what you have passed.")
 @click.option("--debrief", "again", is_flag=True, help="The debrief of the last interview again.")
 @click.option("--new", is_flag=True, help="Begin another, even if one is paused.")
 @click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
@@ -76,7 +79,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     found = None if asked.new else _unfinished(store)
     if found is None:
         found = _drawn(asked, root, store, banks)
-    elif asked.exercise or asked.levels or asked.questions is not None:
+    elif asked.exercise or asked.levels or asked.mend or asked.questions is not None:
         raise UsageError(f"{_paused(found)}; make interview goes on with it, ARGS=--new begins another.")
     else:
         found = found.resumed(clock.now())
@@ -103,6 +106,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
         statement=statement.rendered(text, **style),
         page=_page(style, asked.plain),
+        mend=lambda held: mend.part(held, root, store, style, asked.plain, left),
     )
     sessions.append(session)
     over = session.hold()
@@ -139,7 +143,9 @@ def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Ba
     exercise = _exercise(asked, exercises, store, now, seed)
     known = drawing.known_lately(store, now)
     questions = drawing.draw_questions(banks, known, exercise, asked.minutes, seed, asked.questions)
-    return state.begin(exercise, questions, asked.minutes, seed, now, levels=asked.levels)
+    if asked.mend:
+        choice.open_packs(root, store, None, spoil=False)  # that nothing is open is said now
+    return state.begin(exercise, questions, asked.minutes, seed, now, levels=asked.levels, mends=asked.mend)
 
 
 def _exercise(
@@ -193,7 +199,7 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     if again := mastery.due(store, over.exercise):
         due[over.exercise] = again
     text = statement.statement(exercise)
-    found = debrief.debrief(over, exercise, items, text, due=due, now=clock.now())
+    found = debrief.debrief(over, exercise, items, text, due=due, now=clock.now(), mends=mend.told(over, root, store))
     page = root / FOLDER / over.name / "debrief.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))

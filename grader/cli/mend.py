@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,18 @@ from grader.cli.telling import Told
 from grader.grading import flow
 from grader.grading.request import Machine, Request, need_torch
 from grader.model import Report, alone, number_of
-from grader.practice.mend import choice, pack
+from grader.model.errors import GraderError
+from grader.practice.mend import choice, pack, telling
 from grader.practice.mend.choice import Drawn
 from grader.practice.mend.kept import Mend
 from grader.practice.mend.session import MendSession
 from grader.practice.store import Store
+from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
 from grader.ranks import Session
 from grader.render import terminal
+
+MINUTES = 12.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,7 @@ class MendOptions:
 
 @click.command("mend")
 @click.argument("ex", required=False)
-@click.option("--minutes", type=click.FloatRange(1, 600), default=12.0, show_default=True)
+@click.option("--minutes", type=click.FloatRange(1, 600), default=MINUTES, show_default=True)
 @click.option("--new", is_flag=True, help="Draw another, even if one was left.")
 @click.option("--spoil", is_flag=True, help="Also of exercises not passed yet, whose solution's code it shows.")
 @click.option("--html", type=options.file_path, metavar="FILE", help="Also write the page that it got, with timelines.")
@@ -66,30 +71,77 @@ def hold(asked: MendOptions, root: Path, store: Store, style: Style) -> int:
     """Go on with a mend that was left, or draw one. The exit code says whether it is mended."""
     drawn, mend = _left(asked, root, store) or _begun(asked, root, store)
     file = _near(root / mend.file)
-    recorded = pack.report_of(drawn.packed, drawn.exercise, file)
     if asked.html:
-        _write_html(asked.html, recorded)
+        _write_html(asked.html, pack.report_of(drawn.packed, drawn.exercise, file))
+    over = _held(drawn, mend, root, store, style, asked.plain, f"make mend EX={drawn.exercise.number}")
+    return PASSED if over.status in ("mended", "open") else FAILED
+
+
+def part(
+    interview: Interview, root: Path, store: Store, style: Style, plain: bool, left: Callable[[], float]
+) -> Interview:
+    """The next of an interview's mends, or the one that was left, in no more time than there is."""
+    begun = [mend for mend in store.mends() if mend.name in interview.mended]
+    resumed = next(((drawn, mend) for mend in begun if mend.open and (drawn := choice.resumed(mend, root))), None)
+    if resumed is None and len(interview.mended) >= interview.mends:
+        console.show("Those were all the mends.")
+        return interview
+    minutes = min(MINUTES, left() / 60)
+    asked = MendOptions(exercise=None, minutes=minutes, new=True, spoil=False, html=None, plain=plain)
+    try:
+        drawn, mend = resumed or _begun(asked, root, store)
+        _held(drawn, mend, root, store, style, plain, "m", left)
+    except GraderError as error:
+        console.say(f"grader: {error}")
+        return interview
+    mended = interview.mended if resumed else (*interview.mended, mend.name)
+    return replace(interview, mended=mended, seen=clock.now())
+
+
+def told(interview: Interview, root: Path, store: Store) -> list[str]:
+    """The mends of an interview, a line each, for its debrief."""
+    found = []
+    for mend in (mend for mend in store.mends() if mend.name in interview.mended):
+        drawn = choice.resumed(mend, root)
+        title = f"{number_of(mend.exercise)} {drawn.exercise.title}" if drawn else number_of(mend.exercise)
+        found.append(telling.summary(mend, drawn.packed if drawn else None, title))
+    return found
+
+
+def _held(
+    drawn: Drawn,
+    mend: Mend,
+    root: Path,
+    store: Store,
+    style: Style,
+    plain: bool,
+    again: str,
+    limit: Callable[[], float] = lambda: math.inf,
+) -> Mend:
+    """The dialogue. `again` is how to go on with a mend that was left; `limit` the seconds that there are in all."""
+    file = _near(root / mend.file)
 
     def left() -> float:
-        return session.left()
+        return min(session.left(), limit())
 
-    with contextlib.closing(WarmGrader(drawn, file, root, asked.plain)) as grader:
+    with contextlib.closing(WarmGrader(drawn, file, root, plain)) as grader:
         session = MendSession(
             mend=mend,
             packed=drawn.packed,
             exercise=drawn.exercise,
             file=file,
-            recorded=recorded,
+            recorded=pack.report_of(drawn.packed, drawn.exercise, file),
             store=store,
             now=clock.now,
-            ask=asker(left, asked.plain),
+            ask=asker(left, plain),
             say=console.show,
             grade=grader.grade,
             show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
-            page=Page(plain=asked.plain, color=style["color"], width=style["width"]),
+            page=Page(plain=plain, color=style["color"], width=style["width"]),
             begun=grader.start,
+            again=again,
         )
-        return PASSED if session.hold().status in ("mended", "open") else FAILED
+        return session.hold()
 
 
 class WarmGrader:

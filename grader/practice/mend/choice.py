@@ -10,12 +10,13 @@ from pathlib import Path
 from grader import catalog
 from grader.model import Exercise, file_of, number_of
 from grader.model.errors import UsageError
+from grader.practice import interviews
 from grader.practice.mend import pack
 from grader.practice.mend.draw import Offer, draw
 from grader.practice.mend.kept import Mend
 from grader.practice.mend.pack import Pack, Packed
 from grader.practice.store import Store
-from grader.quiz.interview import drawing, state
+from grader.quiz.interview import drawing
 
 FOLDER = "mends"
 
@@ -31,11 +32,7 @@ class Drawn:
 def passed(store: Store) -> set[str]:
     """The exercises that were passed, in an attempt or in an interview."""
     found = {attempt.exercise for attempt in store.attempts() if attempt.status == "passed"}
-    interviews = []
-    for _, content in store.interviews():
-        with contextlib.suppress(LookupError, TypeError, ValueError):
-            interviews.append(state.read(content))
-    return found | drawing.passed_in(interviews).keys()
+    return found | drawing.passed_in(interviews.held(store)).keys()
 
 
 def open_packs(root: Path, store: Store, wanted: str | None, *, spoil: bool) -> list[Pack]:

@@ -9,7 +9,7 @@ to unpack it. Of a page it keeps what a run alone can tell; titles, hints and re
 from __future__ import annotations
 
 import json
-import zlib
+import lzma
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -84,7 +84,7 @@ def load(name: str, root: Path) -> Pack | None:
         if exactly(dict, data)["format"] != FORMAT or data["exercise"] != name:
             raise ValueError(f"it holds {data['format']} of {data['exercise']}")
         return Pack(exercise=name, path=path, mends=tuple(_packed(entry) for entry in exactly(list, data["mends"])))
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, zlib.error) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, lzma.LZMAError) as error:
         reason = " ".join(str(error).split())[:120]
         raise UsageError(f"{path} is no pack of mends for {name} ({reason}); take it from the course anew.") from None
 
@@ -92,12 +92,12 @@ def load(name: str, root: Path) -> Pack | None:
 def save(path: Path, name: str, mends: Sequence[Packed]) -> None:
     """Write a pack, whole or not at all."""
     data = {"format": FORMAT, "exercise": name, "mends": [asdict(mend) for mend in mends]}
-    content = zlib.compress(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode(), 9)
+    content = lzma.compress(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
     files.write(path, lambda partial: partial.write_bytes(content))
 
 
 def _opened(content: bytes) -> bytes:
-    machine = zlib.decompressobj()
+    machine = lzma.LZMADecompressor(memlimit=MAX_BYTES)
     opened = machine.decompress(content, MAX_BYTES)
     if not machine.eof:
         raise ValueError("it is cut off, or too large")
@@ -119,6 +119,10 @@ def fits(packed: Packed, exercise: Exercise) -> bool:
 
 TOLD = ("seed", "device", "sandbox", "torch", "seconds")
 """What a page says of the grade as a whole."""
+DIGITS = 4
+"""Of the times in a trace, in seconds: no page shows more."""
+MOST_OF_A_TRACE = 50_000
+"""Letters of a rank's trace; a longer one is left out of a run that came to its end."""
 OF_A_CHECK = ("id", "status", "findings", "message")
 
 
@@ -128,8 +132,31 @@ def pruned(report: Fields) -> Fields:
     return {
         **{name: report[name] for name in TOLD},
         "checks": [{name: check[name] for name in OF_A_CHECK} for check in report["checks"]],
-        "runs": [run for run in report["runs"] if run["diagnosis"] or run["case"] in about],
+        "runs": [_slim(run) for run in report["runs"] if run["diagnosis"] or run["case"] in about],
     }
+
+
+def _slim(run: Fields) -> Fields:
+    """A run with times as a page shows them, and without a trace that is long and tells of nothing that went wrong."""
+    ranks = _rounded(run["ranks"])
+    if not run["diagnosis"]:
+        ranks = [{**rank, "trace": rank["trace"] if _is_short(rank["trace"]) else None} for rank in ranks]
+    return {**run, "ranks": ranks}
+
+
+def _is_short(trace: Any) -> bool:
+    return len(json.dumps(trace)) <= MOST_OF_A_TRACE
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _rounded(item) for name, item in value.items()}
+        case list():
+            return [_rounded(item) for item in value]
+        case float():
+            return round(value, DIGITS)
+    return value
 
 
 def report_of(packed: Packed, exercise: Exercise, file: Path) -> Report:

@@ -55,6 +55,8 @@ class MendSession:
     page: Page
     begun: Callable[[], None] = lambda: None
     """Called when the page is there: what grading needs can start."""
+    again: str = "make mend"
+    """How to go on with one that was left."""
     _mark: datetime = field(init=False)
     """Until when the clock has been added up."""
 
@@ -160,8 +162,7 @@ class MendSession:
 
     def _leave(self) -> None:
         self._keep()
-        number = self.exercise.number
-        self.say(f"\nKept, with {clock(self.left())} left. make mend EX={number} goes on.")
+        self.say(f"\nKept, with {clock(self.left())} left. {self.again} goes on.")
 
     def _leave_now(self) -> None:
         self._leave()

@@ -67,6 +67,14 @@ def conclusion(mend: Mend, packed: Packed, exercise: Exercise, page: Page) -> st
     return "".join(parts).rstrip("\n")
 
 
+def summary(mend: Mend, packed: Packed | None, title: str) -> str:
+    """A mend in a line, for an interview's debrief."""
+    took = f"{clock(mend.seconds)} of {clock(60 * mend.minutes)}"
+    facts = [took, _number(len(mend.grades), "grade"), _number(mend.hints, "hint")]
+    mistake = f" The mistake: {packed.mistake}" if packed and not mend.open else ""
+    return f"{title}: {ENDED.get(mend.status, 'Left').lower()}; {', '.join(facts)}.{mistake}"
+
+
 def _number(number: int, noun: str) -> str:
     return count(number, noun) if number else f"no {noun}"
 

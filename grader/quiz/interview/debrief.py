@@ -95,6 +95,7 @@ class Debrief:
     turns: tuple[Turn, ...] = ()
     endings: tuple[tuple[str, int], ...] = ()
     repeats: tuple[tuple[str, str], ...] = ()
+    mends: tuple[str, ...] = ()
 
     @property
     def last(self) -> Grade | None:
@@ -129,8 +130,10 @@ def debrief(
     *,
     due: Mapping[str, datetime] | None = None,
     now: datetime | None = None,
+    mends: Sequence[str] = (),
 ) -> Debrief:
-    """`due` says when a question, by its id, or the exercise, by its name, comes again."""
+    """`due` says when a question, by its id, or the exercise, by its name, comes again; `mends` tells of each program
+    that was to be mended."""
     return Debrief(
         interview=interview,
         exercise=exercise,
@@ -142,6 +145,7 @@ def debrief(
         turns=tuple(_turns(interview, exercise)),
         endings=tuple(sum((Counter(grade.endings) for grade in interview.grades), Counter[str]()).most_common()),
         repeats=tuple(_repeats(interview, exercise, items, due or {}, now or interview.seen)),
+        mends=tuple(mends),
     )
 
 

@@ -48,6 +48,7 @@ def _parts(found: Debrief) -> Iterator[list[str]]:
     yield _titled("How runs went wrong:", [
         f"  - {ENDINGS.get(kind, kind)}, in {count(number, 'run')}" for kind, number in found.endings])  # fmt: skip
     yield _titled("Missed in the exercise:", [f"  - {check.title}" for check in found.missed])
+    yield _titled("What was to be mended:", [f"  - {line}" for line in found.mends])
     yield _titled("The questions:", [line for asked in found.asked for line in _question(asked)])
     yield _titled("What to repeat:", [f"  - {what}: {when}" for what, when in found.repeats])
     yield _titled("What an interviewer would ask next:", [

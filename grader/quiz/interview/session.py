@@ -67,6 +67,8 @@ class InterviewSession:
     show: Callable[[Report], str]
     statement: str
     page: Page
+    mend: Callable[[Interview], Interview] = lambda interview: interview
+    """Holds the next program to mend, and gives the interview as it is then."""
 
     def hold(self) -> Interview:
         """Go on until the person leaves or the time is up. The interview as it is then."""
@@ -103,6 +105,8 @@ class InterviewSession:
         }
         if self.interview.levels:
             commands |= {"l": self._level, "h": self._hint}
+        if self.interview.mends:
+            commands["m"] = lambda: self._keep(self.mend(self.interview))
         action = commands.get(typed)
         if action is None:
             self._prose(f"{self._keys}.")
@@ -111,7 +115,7 @@ class InterviewSession:
 
     @property
     def _keys(self) -> str:
-        return LEVEL_KEYS if self.interview.levels else KEYS
+        return ("m mend this, " if self.interview.mends else "") + (LEVEL_KEYS if self.interview.levels else KEYS)
 
     def _prose(self, text: str) -> None:
         self.say(self.page.prose(text).rstrip("\n"))
@@ -248,11 +252,12 @@ class InterviewSession:
 
     def _welcome(self) -> str:
         exercise, count = self.exercise, len(self.interview.questions)
+        mends = f", {count_of(self.interview.mends, 'mend')}" if self.interview.mends else ""
         place = f"exercises/{exercise.name}/README.md"
         paragraphs = [
             *self._so_far(),
             f"{clock(self.interview.left(self.now()))} for exercise {exercise.number}, {exercise.title}, and "
-            f"{count_of(count, 'question')}. {'Hints are noted.' if self.interview.levels else 'No hints.'}",
+            f"{count_of(count, 'question')}{mends}. {'Hints are noted.' if self.interview.levels else 'No hints.'}",
             f"Write in {self.file}",
             f"The statement is in {place} (s shows it).",
             f"Keys, each with Enter: {self._keys}. Ctrl-C pauses.",

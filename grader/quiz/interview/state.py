@@ -75,7 +75,8 @@ class Interview:
     """`spans` are the stretches of time in which it ran, the last one open while it does; `seen` is when it was last
     known to run, so that a crash costs no time. `spent` are the seconds before a pause on a question that is open.
     `levels` are those that were asked for so far, none in an interview without levels. `ticks` are, for each design
-    case, the places in its rubric of what the person says to have said."""
+    case, the places in its rubric of what the person says to have said. `mends` is how many programs there are to mend,
+    `mended` the names under which those that were begun are kept."""
 
     name: str
     exercise: str
@@ -91,6 +92,8 @@ class Interview:
     levels: tuple[LevelTime, ...] = ()
     hints: tuple[HintTaken, ...] = ()
     ticks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    mends: int = 0
+    mended: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -177,7 +180,14 @@ def _hint_of(verdict: Verdict) -> str:
 
 
 def begin(
-    exercise: Exercise, questions: Sequence[Item], minutes: float, seed: int, now: datetime, *, levels: bool = False
+    exercise: Exercise,
+    questions: Sequence[Item],
+    minutes: float,
+    seed: int,
+    now: datetime,
+    *,
+    levels: bool = False,
+    mends: int = 0,
 ) -> Interview:
     """An interview that begins now, `levels` where the exercise is asked for level by level."""
     return Interview(
@@ -189,6 +199,7 @@ def begin(
         spans=((now, None),),
         seen=now,
         levels=(LevelTime(begun=0.0),) if levels and exercise.levels else (),
+        mends=mends,
     )
 
 
@@ -219,6 +230,7 @@ def read(text: str) -> Interview:
         "answers": tuple(Answer(**answer) for answer in raw["answers"]),
         "levels": tuple(LevelTime(**level) for level in raw.get("levels", ())),
         "hints": tuple(HintTaken(**hint) for hint in raw.get("hints", ())),
+        "mended": tuple(raw.get("mended", ())),
         "ticks": {question: tuple(places) for question, places in raw.get("ticks", {}).items()},
     }
     return Interview(**{**raw, **read_here})
