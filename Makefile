@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview mend mends reset verify doctor test lint types bench lock clean distclean
+.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview mend mends reset verify doctor test lint types bench bench-batch lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -135,6 +135,10 @@ types: $(TOOLS)
 bench: $(READY)
 	@$(PY) -m grader.authoring.bench $(ARGS)
 	@$(PY) -m grader.authoring.watch_bench
+
+## bench-batch  what a batch costs over the students' own runs, as ratios; a slot's memory; ARGS="--size 200"
+bench-batch: $(READY)
+	@$(PY) -m grader.batch.bench $(ARGS)
 
 # What tests need beside what grading needs, in the same environment.
 $(TOOLS): $(READY) requirements-dev.lock

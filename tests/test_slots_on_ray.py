@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from grader.batch.seam import Event, Graded, Lost, Work
-from grader.batch.slots import engine_of
 from grader.batch.slots.local import LocalEngine
 from grader.batch.slots.ray import RayEngine
+from grader.cli.batch.engines import engine_of, slots_for
 from grader.grading.request import Machine
 from grader.model.errors import UsageError
 
@@ -256,7 +256,7 @@ def test_where_no_slot_comes_up_the_first_says_why() -> None:
 def test_without_ray_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'ranklings\[ray\]'"):
-        engine_of("ray", Path(), Machine(), WIDEST)
+        slots_for(engine_of("ray", Path(), Machine(), WIDEST), None, Machine(), WIDEST)
 
 
 def test_an_old_ray_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,20 +264,19 @@ def test_an_old_ray_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old, "__version__", "2.9.3", raising=False)
     monkeypatch.setitem(sys.modules, "ray", old)
     with pytest.raises(UsageError, match=r"2\.60 or newer; here is 2\.9\.3"):
-        engine_of("ray=head:6379", Path(), Machine(), WIDEST)
+        slots_for(engine_of("ray=head:6379", Path(), Machine(), WIDEST), None, Machine(), WIDEST)
 
 
 def test_words_name_an_engine_and_its_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, slots = engine_of("local", Path(), Machine(cores=16), WIDEST)
-    assert isinstance(engine, LocalEngine) and slots == 8
+    machine = Machine(cores=16)
+    engine = engine_of("local", Path(), machine, WIDEST)
+    assert isinstance(engine, LocalEngine) and slots_for(engine, None, machine, WIDEST) == 8
     monkeypatch.setitem(sys.modules, "ray", FakeRay(8, 5))
-    engine, slots = engine_of("ray=head:6379", Path(), Machine(cores=16), WIDEST)
-    assert isinstance(engine, RayEngine) and slots == 3
-    with pytest.raises(UsageError, match="room for 3 slots of 4 CPUs; --slots 5 is more"):
-        engine_of("ray=head:6379", Path(), Machine(cores=16), WIDEST, slots=5)
-    for words in ("slurm", "ray=", "local=2"):
-        with pytest.raises(UsageError, match="--engine takes local, ray or ray=ADDRESS"):
-            engine_of(words, Path(), Machine(), WIDEST)
+    engine = engine_of("ray=head:6379", Path(), machine, WIDEST)
+    assert isinstance(engine, RayEngine) and slots_for(engine, None, machine, WIDEST) == 3
+    assert slots_for(engine, 2, machine, WIDEST) == 2
+    with pytest.raises(UsageError, match="room for 3 slots of 4 CPUs; 5 are too many"):
+        engine.open(5, SimpleQueue())
 
 
 def test_what_an_actor_imports_is_light() -> None:

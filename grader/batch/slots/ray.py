@@ -84,8 +84,10 @@ class RayEngine:
         return room
 
     def open(self, slots: int, events: SimpleQueue[Event]) -> tuple[str, ...]:
-        """Start so many actors, and wait until their workers are up. Raises UsageError where none comes up."""
-        self._connect()
+        """Start so many actors, and wait until their workers are up. Raises UsageError where none comes up, or there is
+        no room for them."""
+        if (room := self.room()) and slots > room:
+            raise UsageError(f"The Ray cluster has room for {room} slots of {self._widest} CPUs; {slots} are too many.")
         if self._own:
             self._start_ray(address="local", num_cpus=slots * self._widest, include_dashboard=False)
         cores = max(1, self._machine.cores // slots) if self._own else self._widest
