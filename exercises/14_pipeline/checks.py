@@ -27,12 +27,14 @@ class Pass(TypedDict):
 
 
 class Called(Attempt):
-    """A call: what it returned, the gradients that parameters have after it, and the stage's passes."""
+    """A call: what it returned, the gradients that parameters have after it, the stage's passes, and whether the
+    caller's inputs need a gradient by then."""
 
     returned: str
     loss: float | None
     gradients: Tensors
     passes: list[Pass]
+    asked: bool
 
 
 # What was recorded
@@ -197,6 +199,9 @@ def test_alone(runs, probe):
         for run, name, given in calls(runs, probe, schedule, [*probe.FIRST, *probe.FEW], "alone"):
             factor = factors.get(schedule, lambda given: 1)(given)
             expect_gradients(run, probe, schedule, name, given, factor=factor)
+            seen = run[0].read(probe.key(schedule, name), Called)
+            for kind in LETTERS:
+                expect_once(run[0], schedule, seen, given, kind)
             part = run[0].during(probe.key(schedule, name)).at_least(SMALL)
             run[0].expect(not len(part), "what one rank communicates", "nothing", told(part), line=line_of(part))
 
@@ -267,12 +272,16 @@ def test_gpipe_order(runs, probe):
     def judged(schedule):
         found = list(done(runs, probe, schedule))
         for rank, seen in (pair for _, _, by_rank in found for pair in by_rank.items()):
-            order = schedule_of(seen)
-            right = order and order == sorted(order, key=lambda one: one[0] == "B")
-            rank.expect(right, f"the order in {schedule}", "all F, then all B", " ".join(order) or "nothing")
+            expect_forwards_first(rank, seen, None, f"the order in {schedule}")
         return found
 
     for_each(["run_gpipe"], judged)
+
+
+def expect_forwards_first(rank, seen, _, subject):
+    order = schedule_of(seen)
+    right = order and order == sorted(order, key=lambda one: one[0] == "B")
+    rank.expect(right, subject, "all F, then all B", " ".join(order) or "nothing")
 
 
 def test_one_f_one_b_order(runs, probe):
@@ -282,13 +291,17 @@ def test_one_f_one_b_order(runs, probe):
         found = list(done(runs, probe, schedule))
         for _, given, by_rank in found:
             for rank, seen in by_rank.items():
-                ahead, m = min(rank.world_size - rank.rank - 1, given.micro_batches), given.micro_batches
-                turns = [one for i in range(m - ahead) for one in (f"F{ahead + i}", f"B{i}")]
-                wanted = [f"F{i}" for i in range(ahead)] + turns + [f"B{i}" for i in range(m - ahead, m)]
-                rank.expect_equal(" ".join(schedule_of(seen)), " ".join(wanted), f"the order in {schedule}")
+                expect_in_turn(rank, seen, given, f"the order in {schedule}")
         return found
 
     for_each(["run_1f1b"], judged)
+
+
+def expect_in_turn(rank, seen, given, subject):
+    ahead, m = min(rank.world_size - rank.rank - 1, given.micro_batches), given.micro_batches
+    turns = [one for i in range(m - ahead) for one in (f"F{ahead + i}", f"B{i}")]
+    wanted = [f"F{i}" for i in range(ahead)] + turns + [f"B{i}" for i in range(m - ahead, m)]
+    rank.expect_equal(" ".join(schedule_of(seen)), " ".join(wanted), subject)
 
 
 def test_alive(runs, probe):
@@ -371,6 +384,11 @@ def expect_messages(rank, probe, schedule, given):
         )
 
 
+def test_awaited(runs, probe):
+    """What was sent arrives, however late its receiver comes for it"""
+    judge(runs, probe, probe.LATE)
+
+
 # Other batches, other stages
 
 
@@ -382,11 +400,39 @@ def test_accumulates(runs, probe):
 def test_few(runs, probe):
     """Fewer micro-batches than stages"""
     judge(runs, probe, probe.FEW)
+    orders = {
+        "run_gpipe": (test_gpipe_order, expect_forwards_first),
+        "run_1f1b": (test_one_f_one_b_order, expect_in_turn),
+    }
+    for schedule, (ordinary, expect_order) in orders.items():
+        if holds(ordinary, runs, probe):  # one that is wrong there as well is told there
+            for run, name, given in calls(runs, probe, schedule, probe.FEW):
+                for rank in run:
+                    key = probe.key(schedule, name)
+                    expect_order(rank, called(rank, key), given, f"the order in {key}")
 
 
 def test_read(runs, probe):
     """The first rank alone reads inputs, of any dtype, and the last rank alone targets"""
     judge(runs, probe, probe.READ)
+    expect_left_alone(runs, probe, probe.READ)
+
+
+def expect_left_alone(runs, probe, names):
+    """The caller's inputs need no gradient afterwards, as before."""
+
+    def judged(schedule):
+        found = list(calls(runs, probe, schedule, names))
+        for run, name, _ in found:
+            for rank in run:
+                key = probe.key(schedule, name)
+                asked = rank.read(key, Called)["asked"]
+                rank.expect(
+                    not asked, f"requires_grad of the inputs after {key}", "False, as the caller left it", asked
+                )
+        return found
+
+    for_each(probe.SCHEDULES, judged)
 
 
 def test_dtypes(runs, probe):
@@ -397,6 +443,7 @@ def test_dtypes(runs, probe):
 def test_frozen(runs, probe):
     """Stages with frozen parameters, in part or altogether"""
     judge(runs, probe, probe.FROZEN_STAGES)
+    expect_left_alone(runs, probe, probe.FROZEN_STAGES)
 
 
 def test_plain(runs, probe):

@@ -114,8 +114,11 @@ BAD = {
     "7 samples in 2 micro-batches": Given(2, 3, 1, sizes=(1, 2, 3)),
 }
 AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
-CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
+LATE = {"a first rank that comes late for the last gradient": Given(2, 1, sizes=(2,))}
+CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER | LATE
 """What is handed in, by name."""
+F32, F64, OF_ANOTHER_DTYPE = torch.float32, torch.float64, DTYPES | PLAIN
+"""In all other calls torch's default dtype is that of the model: whoever receives into it is wrong here alone."""
 
 GROUPS = {"ranks 1 and 3": (1, 3), "ranks 2, 0 and 3, in this order": (2, 0, 3)}
 """The ranks of the world in some groups, in the order of the groups, at world size WORLD."""
@@ -178,9 +181,12 @@ class Stage(nn.Module):
         for key, value in given.parameters(rank.secret, name, place).items():
             self.register_parameter(key, nn.Parameter(value, key not in FROZEN.get(self.kind, ())))
         self.rank, self.watched, self.passes, self.outputs, self.at = rank, watched, [], spies.Activations(), {}
+        self.inputs = [] if name in LATE else None
 
     def forward(self, inputs):
         numbers = samples_in(inputs, self.first)
+        if self.inputs is not None:
+            self.inputs.append(inputs)
         with self.noted("forward", numbers):
             outputs = compute(self.kind, dict(self.named_parameters()), inputs, self.first, self.last)
             outputs = Noted.apply(outputs, self, numbers)
@@ -226,10 +232,11 @@ def key(schedule, name):
 def names():
     """All calls of a schedule, in order: in groups once the first few are done."""
     before = [*FIRST, *LEFT, *FEW]
-    return [*before, *GROUPS, *(name for name in CALLS if name not in before)]
+    return [*before, *GROUPS, *(name for name in CALLS if name not in before and name not in LATE)]
 
 
 KEYS = [key(schedule, name) for schedule in SCHEDULES for name in names()]
+KEYS += [key(schedule, name) for name in LATE for schedule in SCHEDULES]
 """All calls, in order."""
 
 
@@ -248,6 +255,9 @@ def pipeline(rank):
                 call(rank, schedule, name, CALLS[name], rank.world_size in CALLS[name].sizes, **next(ways))
             if name in FIRST:
                 rank.tell_trace()
+    for name, given in LATE.items():
+        for schedule in SCHEDULES:
+            call(rank, schedule, name, given, rank.world_size in given.sizes)
     for name, fault in FAULTS.items():
         fail(rank, name, *fault)
 
@@ -269,9 +279,15 @@ def call(rank, schedule, name, given, takes_part, **group):
     stage = Stage(rank, given, name, place, stages, watched=name in FIRST).to(rank.device)
     if name in FIRST and stages == 3:
         stage.at = neighbours(rank, schedule, given.micro_batches)
+    if name in LATE:
+        stage.at = late(rank, schedule)
     for parameter, left in given.gradients(rank.secret, name, place).items():
         stage.get_parameter(parameter).grad = left.to(rank.device)
-    outcome = attempt(rank, schedule, name, given, stage, **group)
+    outcome, inputs = attempt(rank, schedule, name, given, stage, **group)
+    if name in LATE and stage.last:
+        for one in stage.inputs:
+            one.grad = None if one.grad is None else one.grad.zero_()  # its memory is used for something else
+        returned(rank, schedule).touch()
     if outcome.error is not None and stages > 1:
         dist.barrier(group.get("group"))  # all have raised; where one has alone, it waits here for the others
     gradients = {key: one.grad for key, one in stage.named_parameters() if one.grad is not None}
@@ -283,17 +299,32 @@ def call(rank, schedule, name, given, takes_part, **group):
             "loss": values.number(outcome.value),
             "gradients": values.copies(gradients),
             "passes": stage.passes,
+            "asked": inputs is not None and inputs.requires_grad,
         },
     )
 
 
 def attempt(rank, schedule, name, given, stage, **group):
-    """Call the student's function with this rank's part of a batch."""
+    """Call the student's function with this rank's part of a batch. Gives what came of it, and the inputs."""
     inputs = given.inputs(rank.secret, name).to(rank.device) if stage.first or given.everywhere else None
     targets = given.targets(rank.secret, name).to(rank.device) if stage.last or given.everywhere else None
     function = getattr(rank.student, schedule)
-    with rank.region(key(schedule, name)):
-        return rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, SHAPE, **group)
+    with (
+        rank.region(key(schedule, name)),
+        default_dtype(F32 if name in OF_ANOTHER_DTYPE else F64),
+    ):
+        outcome = rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, SHAPE, **group)
+    return outcome, inputs
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def neighbours(rank, schedule, count):
@@ -319,6 +350,22 @@ def neighbours(rank, schedule, count):
     )[rank.rank]
 
 
+def late(rank, schedule):
+    """Two stages: the first begins its first backward when the last one has returned, or waits in its sleep. What the
+    last one sends by then is of memory that is used for something else."""
+    pid = meeting.tell_all(rank, f"{schedule} late pids", os.getpid())[1]
+
+    def wait():
+        idle = processes.asleep_for(QUIET, [pid])
+        meeting.wait_until(lambda: returned(rank, schedule).exists() or idle(), look=0.02)
+
+    return {"backward 0": wait} if rank.rank == 0 else {}
+
+
+def returned(rank, schedule):
+    return rank.shared / f"{schedule} returned"
+
+
 def fail(rank, name, given, schedule, broken, where):
     """A call in which one rank's stage raises. Afterwards that rank is gone for the others, as if it had ended."""
     if rank.world_size not in given.sizes:
@@ -327,7 +374,7 @@ def fail(rank, name, given, schedule, broken, where):
     stage = Stage(rank, given, name, rank.rank, rank.world_size).to(rank.device)
     if rank.rank == broken:
         stage.at = {where: give_up}
-    outcome = attempt(rank, schedule, name, given, stage)
+    outcome, _ = attempt(rank, schedule, name, given, stage)
     rank.record(name, outcome.described())
     groups.hang_up()
 
