@@ -186,7 +186,7 @@ class Baseline:
     def __init__(self, runs, probe, run):
         working(runs, run, "first_step")
         run = twin(runs, run)
-        if returned_early(run):
+        if returned_early(run) or any(never_awaited(runs)):
             raise NotJudged("the gradients are read before they are there")
         wanted = mean(planned(probe, run, "first_step", 0))
         found = {rank.rank: rank["first_step"]["seen"][0]["after"] for rank in run if rank["first_step"]["seen"]}
@@ -318,7 +318,7 @@ def test_averages(runs, probe):
     for run in runs("train", recorded=["first_step"], after=["construction"]):
         if not all(holds(saw, rank, "construction") for rank in run) or any(rank.get("made") for rank in run):
             raise NotJudged("there is no wrapper of one's own")
-        if returned_early(run):
+        if returned_early(run) or any(never_awaited(runs)):
             raise NotJudged("the gradients are read before they are there")
         taken = {rank.rank: saw(rank, "first_step", list[Taken]) for rank in run}
         seen, every = (
@@ -351,6 +351,18 @@ def test_waits(runs):
             "has returned",
             ranks=[number for number in seen[late] if 0 <= number < late],
         )
+    for rank, left, begun in never_awaited(runs):
+        rank.expect(False, "all-reduces of a step that nobody waits for", "none", f"{left} of {begun}")
+
+
+def never_awaited(runs):
+    """(rank, how many all-reduces it never asked for, of how many) in a step of two ranks, where it left some so."""
+    for run in runs("train", finished=False):
+        for rank in run:
+            if run.world_size > 1 and holds(saw, rank, "default", list[bool]):
+                awaited = saw(rank, "default", list[bool])
+                if not all(awaited):
+                    yield rank, awaited.count(False), len(awaited)
 
 
 def test_later_steps(runs, probe):
