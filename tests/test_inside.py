@@ -113,3 +113,11 @@ def test_a_rank_whose_joining_failed_names_its_next_group_as_the_others_do() -> 
     of their keys in the store."""
     ran = subprocess.run([sys.executable, "-c", REJOINS], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", "1", "0"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="subreapers are Linux's")
+def test_a_process_knows_whether_orphans_come_to_it() -> None:
+    """Else the end of one session would end every host of the machine that was started with the same HOME."""
+    code = "from grader.ranks.inside import prctl as p; print(p.is_subreaper(), p.become_subreaper(), p.is_subreaper())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "None", "True"]

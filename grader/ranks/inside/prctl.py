@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import signal
 import sys
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -20,7 +21,7 @@ def become_subreaper() -> None:
 def is_subreaper() -> bool:
     """Whether orphans below this process become its children."""
     answer = ctypes.c_int(0)
-    _prctl(PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
+    _prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(answer))  # a plain integer would be cut to 32 bits
     return answer.value == 1
 
 
@@ -40,6 +41,6 @@ def show() -> None:
     _prctl(PR_SET_DUMPABLE, 1)
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: Any) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
