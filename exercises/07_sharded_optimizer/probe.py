@@ -426,7 +426,15 @@ def measure(rank, title, kind, options):
 
 
 def parameters(rank, sizes, unit):
-    return [[nn.Parameter(torch.ones(size * unit, device=rank.device)) for size in group] for group in sizes]
+    """Groups of so many units each. About half of them are matrices."""
+    shapes = [
+        [
+            (size * unit // 2, 2) if (number + place) % 2 and unit % 2 == 0 else (size * unit,)
+            for place, size in enumerate(group)
+        ]
+        for number, group in enumerate(sizes)
+    ]
+    return [[nn.Parameter(torch.ones(shape, device=rank.device)) for shape in group] for group in shapes]
 
 
 def stepped(optimizer, groups):
