@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from grader.batch.report.shape import compared, is_telling, shape
@@ -86,9 +87,11 @@ def facts_of(report: Fields) -> Facts:
     return Facts(
         exercise=report["exercise"],
         title=report["title"],
-        checks=tuple(
-            Check(check["id"], check["title"], float(check["points"]), tuple(check["needs"]))
-            for check in report["checks"]
+        checks=_same(
+            tuple(
+                Check(check["id"], check["title"], float(check["points"]), tuple(check["needs"]))
+                for check in report["checks"]
+            )
         ),
         outcomes="".join(LETTERS.get(check["status"], "X") for check in report["checks"]),
         share=None if mark is None or not report["max_score"] else mark / report["max_score"],
@@ -100,6 +103,12 @@ def facts_of(report: Fields) -> Facts:
         blocked=frozenset(check["id"] for check in report["checks"] if check["status"] == "blocked"),
         uncompilable=safe(_sentence(problem), 200) if problem else "",
     )
+
+
+@lru_cache(maxsize=1024)
+def _same(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Equal checks as one object, however many reports have them."""
+    return checks
 
 
 def _faults(checks: Iterable[Fields], diagnoses: Mapping[str, Fields]) -> Iterable[tuple[Fault, str]]:

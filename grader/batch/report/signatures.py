@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def known(name: str, root: Path) -> tuple[Signature, ...]:
         mutants = catalog.load_mutants(exercise, root)
     except GraderError:
         return ()
-    kept = _kept(exercise, root, mutants)
+    kept = _File(exercise, root).read(mutants)
     return tuple(_signature(mutant, faults) for mutant, faults in zip(mutants, kept, strict=True))
 
 
@@ -57,14 +57,15 @@ def record(name: str, root: Path, tell: Callable[[str], None], sandbox: str = "a
     An interruption loses none that was. Raises UsageError or RunError where ranks cannot be run."""
     exercise = catalog.load(name, root)
     mutants = catalog.load_mutants(exercise, root)
-    found = dict(zip(mutants, _kept(exercise, root, mutants), strict=True))
+    file = _File(exercise, root)
+    found = dict(zip(mutants, file.read(mutants), strict=True))
     missing = [mutant for mutant, faults in found.items() if faults is None]
     if not missing:
         return 0
     with warm_session(sandbox=sandbox) as session:
         for number, (mutant, faults) in enumerate(graded(session, exercise, root, missing), 1):
             found[mutant] = faults
-            _keep(exercise, root, found)
+            file.write(found)
             tell(f"{number} of {len(missing)} mutants: {mutant.name}")
     return len(missing)
 
@@ -93,49 +94,38 @@ def graded(
             yield mutant, facts_of(json.loads(as_json.render(report))).faults
 
 
-# ── the file ──
+class _File:
+    """What is recorded of one exercise. A file that is not as it should be is as good as none."""
 
+    def __init__(self, exercise: Exercise, root: Path) -> None:
+        self._path = None if store.is_off() else store.place(root).parent / "signatures" / f"{exercise.name}.json"
+        rests_on = (("exercise", digests.of_exercise(exercise)), ("engine", digests.of_engine()))
+        self._basis = digests.of_files((name, digest.encode()) for name, digest in rests_on)
 
-def _place(exercise: Exercise, root: Path) -> Path:
-    return store.place(root).parent / "signatures" / f"{exercise.name}.json"
+    def read(self, mutants: Sequence[Mutant]) -> list[Faults | None]:
+        """The faults of each mutant, None for those that are not recorded."""
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8")) if self._path else {}
+            known = content["mutants"] if self._is_ours(content) else {}
+            return [_faults(known.get(_key(mutant))) for mutant in mutants]
+        except (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+            return [None] * len(mutants)
+
+    def _is_ours(self, content: Any) -> bool:
+        return (content["format"], content["basis"]) == (FORMAT, self._basis)
+
+    def write(self, found: Mapping[Mutant, Faults | None]) -> None:
+        if self._path is None:
+            return
+        recorded = {_key(mutant): sorted(faults) for mutant, faults in found.items() if faults is not None}
+        text = json.dumps({"format": FORMAT, "basis": self._basis, "mutants": recorded}, indent=0)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(self._path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def _key(mutant: Mutant) -> str:
     return hashlib.sha256(mutant.source.encode()).hexdigest()
 
 
-def _basis(exercise: Exercise) -> str:
-    return digests.of_files(
-        (name, digest.encode())
-        for name, digest in (("exercise", digests.of_exercise(exercise)), ("engine", digests.of_engine()))
-    )
-
-
-def _kept(exercise: Exercise, root: Path, mutants: Sequence[Mutant]) -> list[Faults | None]:
-    """What is recorded of each mutant: None for nothing. A file that is not as it should be is as good as none."""
-    if store.is_off():
-        return [None] * len(mutants)
-    try:
-        content = json.loads(_place(exercise, root).read_text(encoding="utf-8"))
-        known = content["mutants"] if _is_ours(content, exercise) else {}
-        return [_faults(known.get(_key(mutant))) for mutant in mutants]
-    except (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return [None] * len(mutants)
-
-
-def _is_ours(content: Any, exercise: Exercise) -> bool:
-    return (content["format"], content["basis"]) == (FORMAT, _basis(exercise))
-
-
 def _faults(entry: Any) -> Faults | None:
     return None if entry is None else frozenset(Fault(*map(str, fields)) for fields in entry)
-
-
-def _keep(exercise: Exercise, root: Path, found: dict[Mutant, Faults | None]) -> None:
-    if store.is_off():
-        return
-    recorded = {_key(mutant): sorted(faults) for mutant, faults in found.items() if faults is not None}
-    text = json.dumps({"format": FORMAT, "basis": _basis(exercise), "mutants": recorded}, indent=0)
-    path = _place(exercise, root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, lambda partial: partial.write_text(text, encoding="utf-8"))

@@ -15,6 +15,8 @@ from pathlib import Path
 from grader.batch.report.facts import Check, Facts, Fault, Standstill, facts_of
 from grader.batch.row import Row, Standing
 
+REMEMBERED = 20_000
+"""Facts that are kept in memory for others with the same report, the newest: some 100 MB at most."""
 READING = (OSError, LookupError, TypeError, ValueError, AttributeError)
 """What reading a report raises where there is none, or something else."""
 ABSENT = "-"
@@ -99,6 +101,8 @@ def _read(row: Row, known: dict[Path, Facts | None]) -> Facts | None:
     if row.standing is not Standing.FINAL or path is None:
         return None
     if path not in known:
+        if len(known) >= REMEMBERED:
+            del known[next(iter(known))]
         try:
             report = row.report()
             known[path] = facts_of(report) if report else None
