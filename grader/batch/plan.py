@@ -55,7 +55,7 @@ class Planned:
 
     @property
     def checks(self) -> dict[str, str]:
-        return {name: str(basis.checks) if basis.checks else "" for name, basis in self.bases.items()}
+        return {name: str(basis.checks.absolute()) if basis.checks else "" for name, basis in self.bases.items()}
 
     @property
     def estimates(self) -> dict[str, float]:
