@@ -24,7 +24,7 @@ from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
 from grader.quiz.questions import Bank, CardQuestion
 from grader.render import terminal
-from tests.quizzes import bank, number
+from tests.quizzes import bank, card, number
 from tests.reports import partial
 from tests.test_interview import STATEMENT, Clock
 from tests.test_progress import COURSE, NOW
@@ -141,6 +141,7 @@ class Room:
     def __init__(self, store: Store, *items: Any) -> None:
         self.store, self.clock, self.said = store, Clock(), list[str]()
         self.items = {item.id: item for item in items}
+        self.learnt: list[Any] = []
 
     def begun(self) -> Interview:
         return state.begin(COURSE[0], list(self.items.values()), 55, seed=3, now=NOW)
@@ -213,7 +214,8 @@ def ticked(room: Room, over: Interview, *typed: str | type[BaseException]) -> tu
         return line
 
     page = Page(plain=True, width=60)
-    return rubric.tick(over, room.items, ask=ask, say=room.said.append, keep=kept.append, page=page), kept
+    how = {"ask": ask, "say": room.said.append, "keep": kept.append, "page": page}
+    return rubric.tick(over, room.items, learn=lambda *told: room.learnt.append(told), **how), kept
 
 
 @pytest.fixture
@@ -233,6 +235,18 @@ def test_the_rubric_is_ticked_by_the_person(room: Room, case: DesignCase, over: 
     page = debrief_page.html(found)
     assert "✓ A failure costs" in page and "✗ Saving every so often" in page
     assert ticked(room, told)[1] == [], "nobody is asked twice"
+
+
+def test_an_open_question_is_rated_by_the_person(tmp_path: Path) -> None:
+    room = Room(Store(tmp_path / "progress.sqlite3"), card())
+    over = room.hold(room.begun(), "q", "Each link carries the same", "f")
+    left, _ = ticked(room, over, "")
+    assert left == over and room.learnt == [], "who says nothing is asked again"
+    told, kept = ticked(room, over, "5", "2")
+    assert told.rated == {card().id: 2} and kept == [told] and state.read(state.as_json(told)) == told
+    assert [(question.id, int(rating), seconds) for question, rating, seconds in room.learnt] == [(card().id, 2, 30)]
+    assert "You said: Each link carries the same" in room.text and card().answer in room.text
+    assert "known with effort" in debrief_page.text(debrief.debrief(told, COURSE[0], room.items, STATEMENT))
 
 
 def test_who_leaves_while_ticking_loses_nothing_and_can_tick_later(room: Room, over: Interview) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
+from fsrs import Rating
 
 from grader import catalog, files, leaving
 from grader.cli import clock, console, mend, options
@@ -33,7 +34,7 @@ from grader.quiz.interview import debrief, debrief_page, drawing, rubric, state
 from grader.quiz.interview.session import InterviewSession
 from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
-from grader.quiz.questions import Bank
+from grader.quiz.questions import Bank, Question
 from grader.render import terminal
 
 FOLDER = "interviews"
@@ -189,12 +190,19 @@ def _page(style: Style, plain: bool) -> Page:
     return Page(plain=plain, color=style["color"], width=style["width"])
 
 
+def _learner(store: Store) -> Callable[[Question, Rating, float], None]:
+    def learn(question: Question, rating: Rating, seconds: float) -> None:
+        deck.keep(store, question, rating, clock.now(), seconds)
+
+    return learn
+
+
 def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     """What was said first is ticked, and the debrief shown and written down."""
     exercise = catalog.load(over.exercise, root)
     items = {item.id: item for bank in course_banks(root) for item in bank.questions}
     keep = functools.partial(interviews.keep, store=store)
-    over = rubric.tick(over, items, ask=input, say=console.show, keep=keep, page=shown)
+    over = rubric.tick(over, items, ask=input, say=console.show, keep=keep, learn=_learner(store), page=shown)
     due = {name: card.due for name, card in deck.known(store).items()}
     if again := mastery.due(store, over.exercise):
         due[over.exercise] = again

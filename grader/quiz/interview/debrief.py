@@ -18,6 +18,8 @@ from grader.wording.text import points, safe
 
 ASKED = "## What interviewers ask"
 FOLLOW_UPS = 4
+KNOWN = {1: "not known", 2: "known with effort", 3: "known well", 4: "known at once"}
+"""What the person says of an open question."""
 ENDINGS = {
     "deadlocked": "a deadlock",
     "raised": "an exception",
@@ -39,11 +41,14 @@ class Asked:
     typed: str
     right: str
     ticks: tuple[tuple[str, bool | None], ...] = ()
+    rated: int | None = None
 
     @property
     def word(self) -> str:
         if self.answer is None:
             return "not reached"
+        if self.rated and self.answer.right is None:
+            return KNOWN[self.rated]
         if self.ticks and None not in (made for _, made in self.ticks):
             return f"{sum(bool(made) for _, made in self.ticks)} of {len(self.ticks)} points made"
         return {True: "right", False: "not right", None: "yours to judge"}[self.answer.right]
@@ -165,7 +170,10 @@ def _asked(interview: Interview, item: Item) -> list[Asked]:
         answer = given.get(part)
         typed = question.said(safe(answer.typed)) if answer else ""
         ticks = _ticks(interview, item) if isinstance(item, DesignCase) and part == 0 else ()
-        found.append(Asked(question=question, answer=answer, typed=typed, right=question.correct, ticks=ticks))
+        rated = interview.rated.get(item.id)
+        found.append(
+            Asked(question=question, answer=answer, typed=typed, right=question.correct, ticks=ticks, rated=rated)
+        )
     return found
 
 
@@ -234,6 +242,13 @@ def follow_ups(statement: str) -> list[tuple[str, str]]:
     paragraphs = (" ".join(part.split()) for part in section.split("\n\n"))
     matches = (re.match(r"\*\*(.+?)\*\*\s*(.*)", paragraph) for paragraph in paragraphs)
     return [(match[1], match[2]) for match in matches if match]
+
+
+def open_questions(interview: Interview, items: Mapping[str, Item]) -> list[tuple[Question, Answer]]:
+    """The open questions that were answered and that nobody has rated yet, each with its answer."""
+    given = {answer.question: answer for answer in interview.answers if answer.right is None}
+    asked = (items[name] for name in interview.questions if name in items and name in given)
+    return [(item, given[item.id]) for item in asked if isinstance(item, Question) and item.id not in interview.rated]
 
 
 def open_cases(interview: Interview, items: Mapping[str, Item]) -> Sequence[DesignCase]:

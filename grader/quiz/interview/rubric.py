@@ -1,16 +1,20 @@
-"""After an interview the person ticks what they said first in each design case, with the rubric before them."""
+"""After an interview the person judges what nobody else can, with the answers before them: how well they knew an open
+question, and what of a design case's rubric they said."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fsrs import Rating
+
 from grader.quiz.answers import LETTERS
 from grader.quiz.chains import DesignCase
-from grader.quiz.interview.debrief import open_cases
-from grader.quiz.interview.state import Interview
+from grader.quiz.interview.debrief import open_cases, open_questions
+from grader.quiz.interview.state import Answer, Interview
 from grader.quiz.page import Page
-from grader.quiz.questions import Item
+from grader.quiz.questions import Item, Question
 
+RATE = "How well did you know it? 1 not at all, 2 with effort, 3 well, 4 at once; Enter to leave it: "
 ASK = "Which of these did you say? Letters, as a c; Enter for none: "
 
 
@@ -21,17 +25,34 @@ def tick(
     ask: Callable[[str], str],
     say: Callable[[str], None],
     keep: Callable[[Interview], None],
+    learn: Callable[[Question, Rating, float], None],
     page: Page,
 ) -> Interview:
-    """The interview with what the person ticks, kept after each case. Who leaves by Ctrl-C or by the end of the input
-    has ticked what they have; the rest can be ticked when the debrief is shown again."""
+    """The interview with what the person says of it, kept after each question; `learn` tells the quiz how well one was
+    known, and how many seconds it took. Who leaves by Ctrl-C or by the end of the input has said what they have; the
+    rest is asked for when the debrief is shown again."""
     try:
+        for question, answer in open_questions(interview, items):
+            if rating := _rated(question, answer, ask, say, page):
+                interview = interview.rated_as(question.id, rating)
+                keep(interview)
+                learn(question, Rating(rating), answer.seconds)
         for case in open_cases(interview, items):
             interview = interview.ticked(case.id, _ticked(interview, case, ask, say, page))
             keep(interview)
     except (EOFError, KeyboardInterrupt):
         say("Not ticked; make interview ARGS=--debrief asks again.")
     return interview
+
+
+def _rated(
+    question: Question, answer: Answer, ask: Callable[[str], str], say: Callable[[str], None], page: Page
+) -> int | None:
+    said = f"You said: {' '.join(answer.typed.split()) or 'nothing'}"
+    say(page.question(question, "An open question") + "\n\n" + page.prose(said) + page.answer(question))
+    while (typed := ask(RATE).strip()) not in ("", "1", "2", "3", "4"):
+        say("Type 1, 2, 3 or 4, or Enter.")
+    return int(typed) if typed else None
 
 
 def _ticked(

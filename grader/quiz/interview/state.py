@@ -75,8 +75,9 @@ class Interview:
     """`spans` are the stretches of time in which it ran, the last one open while it does; `seen` is when it was last
     known to run, so that a crash costs no time. `spent` are the seconds before a pause on a question that is open.
     `levels` are those that were asked for so far, none in an interview without levels. `ticks` are, for each design
-    case, the places in its rubric of what the person says to have said. `mends` is how many programs there are to mend,
-    `mended` the names under which those that were begun are kept."""
+    case, the places in its rubric of what the person says to have said; `rated`, for each open question, how well they
+    say to have known it, from 1 to 4. `mends` is how many programs there are to mend, `mended` the names under which
+    those that were begun are kept."""
 
     name: str
     exercise: str
@@ -94,6 +95,7 @@ class Interview:
     ticks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     mends: int = 0
     mended: tuple[str, ...] = ()
+    rated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -160,6 +162,9 @@ class Interview:
 
     def ticked(self, question: str, places: Sequence[int]) -> Interview:
         return replace(self, ticks={**self.ticks, question: tuple(places)})
+
+    def rated_as(self, question: str, rating: int) -> Interview:
+        return replace(self, rated={**self.rated, question: rating})
 
     def paused(self, now: datetime) -> Interview:
         return replace(self, spans=self._closed(now), status="paused", seen=now)
