@@ -15,8 +15,8 @@ from grader.batch import recording, store
 from grader.batch.ledger import Ledger
 from grader.batch.plan import make
 from grader.batch.room import Room
+from grader.batch.seam import Lost
 from grader.model.errors import RunError
-from tests import batches
 from tests.batches import (
     FakeEngine,
     Killed,
@@ -111,6 +111,17 @@ def test_a_loss_counts_also_where_the_driver_was_killed_between_two(tmp_path):
     assert batch(tmp_path, FakeEngine([lost])).quarantined == 1
 
 
+def test_a_worker_that_ends_for_no_unit_of_its_own_is_charged_to_none(tmp_path):
+    """As where no host comes up on a machine: what the slot had goes to others, as often as it takes."""
+    a_class(tmp_path, ada="x = 1\n")
+
+    def gave_up(slot, work):
+        return Lost(slot=slot, units=(), sentence="No host came up.", log=b"", successor=f"{slot}'")
+
+    assert batch(tmp_path, FakeEngine([gave_up] * 3), slots=1).graded == 1
+    assert [one["outcome"] for one in attempts(tmp_path)] == ["graded"]
+
+
 def test_only_the_unit_that_a_lost_slot_was_grading_is_charged(tmp_path):
     """The one that waited there is as it was."""
     room = Room(depth=2)
@@ -192,7 +203,7 @@ def test_a_round_without_slots_ends_with_a_sentence(tmp_path):
     a_class(tmp_path, ada="x = 1\n")
 
     def gone(slot, work):
-        return batches.Lost(slot=slot, units=(work.unit,), sentence="The node is gone.", log=b"")
+        return Lost(slot=slot, units=(work.unit,), sentence="The node is gone.", log=b"")
 
     with pytest.raises(RunError, match="No slot is left"):
         batch(tmp_path, FakeEngine(otherwise=gone), slots=1)

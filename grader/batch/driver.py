@@ -234,19 +234,20 @@ class Driver:
         return [recording.changed(settled, {}) if task.kind == JUDGE or task.verdict else settled]
 
     def _lost(self, event: Lost) -> list[Settled]:
-        """The unit that the slot was grading has lost a worker; what only waited there is as it was."""
+        """The unit that the slot was grading has lost a worker, if that may be what ended it; what only waited there is
+        as it was."""
         held = self._room.lose(event.slot)
         self.progress.slots = len(self._room)
         if event.successor:
             self._add(event.successor)
         tasks = [task for unit in held if (task := self._open.get(unit)) is not None]
-        for task in reversed(tasks[1:]):
-            self._waiting.appendleft(task)
-        if not tasks:
-            return []
-        self._faults += 1
-        self.progress.lost += 1
-        return [self._bereft(tasks[0], event)]
+        charged = tasks[0] if tasks and tasks[0].unit in event.units else None
+        for task in reversed(tasks):
+            if task is not charged:
+                self._waiting.appendleft(task)
+        self._faults += bool(tasks)
+        self.progress.lost += bool(tasks)
+        return [self._bereft(charged, event)] if charged else []
 
     def _bereft(self, task: Task, event: Lost) -> Settled:
         losses = task.losses + 1

@@ -58,8 +58,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A slot that is gone (its worker died, its node did), with the units that it had, the one that it graded first; it
-    has a successor of another name, or none if `successor` is empty."""
+    """A slot that is gone (its worker died, its node did), with the units that it had and that may be what ended it,
+    the one that it graded first; it has a successor of another name, or none if `successor` is empty."""
 
     slot: str
     units: tuple[str, ...]

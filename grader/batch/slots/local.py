@@ -169,7 +169,8 @@ class Slot:
             return True
 
     def _end(self, sentence: str, log: bytes) -> None:
-        """Tell that the worker is gone. What it was never sent it cannot have lost by it, so that is refused."""
+        """Tell that the worker is gone. What it was never sent it cannot have lost by it, so that is refused; nor is it
+        lost by a unit that the worker gave up for a fault of the machine."""
         with self._lock:
             self._over, units, self._units = True, tuple(self._units), []
         was_ready = self._ready.is_set()
@@ -178,6 +179,7 @@ class Slot:
         if not was_ready:
             for unit in units:
                 self._events.put(Refused(slot=self.name, unit=unit, sentence=sentence, log=log))
+        if not was_ready or self._worker.gave_up:
             units = ()
         if successor and not self._begin(Slot(successor, self._starting, self._events, self._begin, barren)):
             return  # all are about to be closed
