@@ -89,7 +89,9 @@ def record(
             failed = {verdict.check.id for verdict in report.verdicts if verdict.outcome is Outcome.FAILED}
             if report.status != "failed" or failed != set(mutant.fails):
                 named = ", ".join(sorted(failed)) or "nothing"
-                say(f"{exercise.name}: {mutant.name} is left out, since it failed {named} (seed {report.seed}).")
+                odd = [verdict.message for verdict in report.verdicts if verdict.outcome is Outcome.BROKEN]
+                why = f"a check could not be judged: {odd[0]}" if odd else f"it failed {named}"
+                say(f"{exercise.name}: {mutant.name} is left out, since {why} (seed {report.seed}).")
                 continue
             yield _packed(exercise, mutant, solution, report, folder)
 
