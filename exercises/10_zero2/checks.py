@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from grader.checks import Attempt, CheckFailed, Tensors, amount, holds, memory, replay, told
+from grader.checks import Attempt, CheckFailed, NotJudged, Tensors, amount, holds, memory, replay, told
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
@@ -145,6 +145,8 @@ def judged(runs, probe, part, recorded):
     (alone,) = runs("alone", recorded=[f"{part} alone"])
     if not alone.came_to(recorded):
         expect_done(alone[0], part)
+    if not holds(expect_trained, probe, alone):
+        raise NotJudged("training on one rank goes wrong, which another check tells")
     yield alone
     yield from on_several(runs, probe, part, recorded)
 
@@ -184,10 +186,15 @@ def test_is_optimizer(runs):
 
 
 def test_trains(runs, probe):
-    """On one rank it trains as the unsharded optimizer does"""
+    """On one rank every step trains the parameters"""
     for run in runs("alone", recorded=["model alone"]):
         expect_done(run[0], "model")
-        expect_trained(probe, run)
+        before = {name: probe.initial(run.seed, name, shape) for name, shape in probe.MODEL.items()}
+        for number, values in enumerate(run[0].read(TRAINED, History), start=1):
+            run[0].expect_like(values, before, f"{TRAINED}: shape and dtype")
+            left = [name for name in before if values[name].equal(before[name])]
+            run[0].expect(not left, f"{TRAINED}: in step {number}, parameters that change", "all", f"none of {left}")
+            before = values
 
 
 def expect_trained(probe, run):
@@ -208,8 +215,8 @@ def expect_trained(probe, run):
 
 
 def test_same_as_unsharded(runs, probe):
-    """On two and four ranks every step equals the unsharded one on the mean of the gradients"""
-    for run in runs("train", recorded=[TRAINED]):
+    """On one, two and four ranks every step equals the unsharded one on the mean of the gradients"""
+    for run in runs("alone", "train", recorded=[TRAINED]):
         expect_trained(probe, run)
     for run in runs("train", recorded=[TRAINED]):
         size = 8 * sum(torch.Size(shape).numel() for shape in probe.MODEL.values())
@@ -450,18 +457,20 @@ def test_gradients_freed(runs, probe):
 
 
 def states(runs, probe):
-    """(run, optimizer, bytes by rank): what each rank keeps of an optimizer beyond what it keeps of plain SGD."""
+    """(run, optimizer, fewest and most bytes by rank): what each rank keeps of an optimizer beyond what it keeps of
+    plain SGD. It was looked at twice: what a backend lets go of late, on a busy machine, is in one of them at most."""
     for run in runs("memory"):
         for title in run.parameters["states"]:
-            yield run, title, [kept(rank, title, WHEN) - kept(rank, PLAIN, WHEN) for rank in run]
+            looks = [[kept(rank, title, when) - kept(rank, PLAIN, when) for rank in run] for when in LOOKS]
+            yield run, title, [*map(min, *looks)], [*map(max, *looks)]
 
 
-WHEN = "between steps"
+LOOKS = ("after a step", "between steps")
 
 
 def test_state_sharded(runs, probe):
     """All ranks together keep the optimizer's state once"""
-    for run, title, by_rank in states(runs, probe):
+    for run, title, by_rank, most_by_rank in states(runs, probe):
         count, size = run.parameters["states"][title], 4 * elements(probe, run)
         slack = MEMORY_SLACK * run.world_size
         most, fewest = (count + slack) * size, (count - slack) * size
@@ -470,12 +479,12 @@ def test_state_sharded(runs, probe):
         what = f"it is {count} times the parameters"
         run.expect(sum(by_rank) <= most, subject, f"at most {amount(most)}: {what}", seen)
         wanted = f"at least {amount(fewest)}: {what}, and the ranks themselves must keep it"
-        run.expect(sum(by_rank) >= fewest, subject, wanted, seen)
+        run.expect(sum(most_by_rank) >= fewest, subject, wanted, seen)
 
 
 def test_balanced(runs, probe):
     """The fullest rank keeps at most 1.2 times the mean"""
-    for run, title, by_rank in states(runs, probe):
+    for run, title, by_rank, _ in states(runs, probe):
         average, fullest = sum(by_rank) / len(by_rank), max(by_rank)
         run[by_rank.index(fullest)].expect(
             fullest <= MEMORY_BALANCE * average,

@@ -349,7 +349,8 @@ def measure(rank, title, kind, options):
     """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called."""
 
     def stepped(sizes, name):
-        parameters = [nn.Parameter(torch.ones(size, device=rank.device)) for size in sizes]
+        shapes = [(size // 4, 4) if number % 2 else (size,) for number, size in enumerate(sizes)]
+        parameters = [nn.Parameter(torch.ones(shape, device=rank.device)) for shape in shapes]
         meter = Meter(rank, name)
         optimizer = rank.student.Zero2Optimizer(parameters, getattr(torch.optim, kind), **options)
         for _ in range(2):
@@ -369,7 +370,7 @@ def measure(rank, title, kind, options):
 
 
 def lengths(world_size):
-    """How many elements each parameter of the memory case has."""
+    """How many elements each parameter of the memory case has. Every second one is a matrix."""
     return [UNIT * size for group in layout(world_size)[:-1] for size in group]
 
 
