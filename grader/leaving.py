@@ -17,7 +17,7 @@ from typing import NoReturn
 
 PATIENCE, CLEANING = 1.2, 0.7
 """Seconds that an orderly end may take, and after it the ending of what this process has started."""
-REPEAT = 0.1
+REPEAT = 0.2
 """Seconds after which a signal that was not handled yet is sent again."""
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 INTERRUPTS = [signal.SIGINT, *ENDINGS]
@@ -73,16 +73,19 @@ def _clean() -> None:
 
 class Stop:
     """A handler of signals: raises `error(number)` in the main thread, and makes sure that the process ends by
-    `code(number)` also where the error is lost or an orderly end takes long; without `code` nothing is made sure of.
-    `once` ignores all later ones, so that no second one disturbs the cleaning up."""
+    `code(number)` also where the error is lost or an orderly end takes long, so that a second signal of its kind need
+    not disturb that; without `code` nothing is made sure of. `once` ignores all later ones of every kind."""
 
     def __init__(
         self, error: Callable[[int], BaseException], code: Callable[[int], int] | None = None, *, once: bool = False
     ):
         self._error, self._code, self._once = error, code, once
-        self.heard = threading.Event()
+        self.heard, self._raised = threading.Event(), False
 
-    def __call__(self, number: int, frame: types.FrameType | None) -> NoReturn:
+    def __call__(self, number: int, frame: types.FrameType | None) -> None:
+        if self._raised and self._code:
+            return
+        self._raised = True
         for other in INTERRUPTS if self._once else []:
             signal.signal(other, signal.SIG_IGN)
         self.arm(number)
@@ -140,7 +143,8 @@ def _insist(reading: int) -> None:
 def _repeat(number: int) -> None:
     main = threading.main_thread().ident or 0
     while isinstance(stop := signal.getsignal(number), Stop) and not stop.heard.wait(REPEAT):
-        signal.pthread_kill(main, number)
+        if not stop.heard.is_set():  # nor in the moment since
+            signal.pthread_kill(main, number)
 
 
 def follow_terminal() -> None:
