@@ -272,7 +272,13 @@ BAD_WORKLOADS = {
     "a workload without build_model": "import torch\ndef build_data(): return [(torch.zeros(64), 1)] * 8\n",
     "a workload without build_data": "import torch\ndef build_model(): return torch.nn.Linear(64, 10)\n",
 }
-BAD_CHECKPOINTS = ("a text file", 'a dict without "model"', "a file that runs code")
+BAD_CHECKPOINTS = (
+    "a text file",
+    'a dict without "model"',
+    'a dict without "epoch"',
+    "half of a checkpoint",
+    "a file that runs code",
+)
 TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))
 
 
@@ -297,6 +303,11 @@ def write_bad(kind, path):
         path.write_text("epoch,loss\n1,0.5\n")
     elif kind == "a file that runs code":
         torch.save({"model": Classifier().state_dict(), "epoch": 0, "more": files.Trap(path.with_name("trap"))}, path)
+    elif kind == "half of a checkpoint":
+        torch.save({"model": Classifier().state_dict(), "epoch": 0}, path)
+        os.truncate(path, path.stat().st_size // 2)
+    elif kind == 'a dict without "epoch"':
+        torch.save({"model": Classifier().state_dict()}, path)
     else:
         torch.save({"weights": Classifier().state_dict(), "epoch": 0}, path)
 
