@@ -67,6 +67,7 @@ def test_a_mended_check_shows_whose_marks_change_and_which_check_flipped(root, e
     """Only those whose marks are other; identical hand-ins change together."""
     engine.otherwise = failing("same")
     grade()
+    assert "nothing to compare with yet" in call("diff", "out").stdout
     mend(root)
     engine.otherwise = lambda slot, work: graded(
         slot, work, report(work, *(CHECKS[1:2] if b"2" in work.files[0][1] else ()))

@@ -23,5 +23,8 @@ def command(folder: Path, other: Path | None) -> None:
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(Ledger(folder))
         compared = diff.against(ledger, stack.enter_context(Ledger(other))) if other else diff.since(ledger)
+        if compared.then is None:
+            show("There is nothing to compare with yet: no marks were written out, and no plan was changed.")
+            return
         for line in diff.lines(ledger, compared):
             show(line)
