@@ -163,7 +163,8 @@ class Session:
         _open.discard(self)
         if self._ready:
             self._sweep()
-        strays.end_strays(self.scratch)
+        if self.level == sandbox.LIMITS:
+            strays.end_strays(self.scratch)
 
     def _await_ready(self) -> None:
         if self._ready:
@@ -300,6 +301,6 @@ def end_all() -> None:
     if _open:
         reaper.kill_descendants()
     for session in list(_open):
-        strays.end_strays(session.scratch)
-        if session.level == sandbox.LIMITS:
+        if session.level == sandbox.LIMITS:  # below bubblewrap every session's folder has the same name
+            strays.end_strays(session.scratch)
             remove(session.scratch)
