@@ -31,8 +31,8 @@ from grader.model import MIB
 from grader.model.assignment import Assignment, Part
 
 MOST_MEMORY, MOST_OVERHEAD, MOST_RESUME = 500 * MIB, 0.002, 5.0
-"""The bars: bytes of the driver, its seconds of processor for a unit, and seconds until a ledger with all of them has
-said what is left. Looking at all hand-ins again comes on top of that."""
+"""The bars: bytes of the driver, its seconds of processor for a unit, and those until a ledger with all of them has said
+what is left. Looking at all hand-ins again comes on top of that."""
 EXERCISE = "03_train_ddp"
 REPORT_BYTES, RUNS_BYTES = 30_000, 20_000
 
@@ -112,7 +112,7 @@ def measured(folder: Path, units: int, slots: int) -> Iterator[str]:
     bars = [
         (memory, MOST_MEMORY, f"memory of {memory / MIB:.0f} MiB"),
         (grading[1] / units, MOST_OVERHEAD, f"{overhead:.2f} ms a unit"),
-        (resuming[0], MOST_RESUME, f"{resuming[0]:.1f} s to begin again"),
+        (resuming[1], MOST_RESUME, f"{resuming[1]:.1f} s to begin again"),
     ]
     yield from (f"✗ {words}" for value, most, words in bars if value > most)
     if left:
