@@ -31,8 +31,8 @@ from grader.model import MIB
 from grader.model.assignment import Assignment, Part
 
 MOST_MEMORY, MOST_OVERHEAD, MOST_RESUME = 500 * MIB, 0.002, 5.0
-"""The bars: bytes of the driver, its seconds of processor for a unit, and those until a ledger with all of them has said
-what is left. Looking at all hand-ins again comes on top of that."""
+"""The bars: bytes of the driver, its seconds of processor for a unit, and those until a ledger with all of them has
+said what is left. Looking at all hand-ins again comes on top of that."""
 EXERCISE = "03_train_ddp"
 REPORT_BYTES, RUNS_BYTES = 30_000, 20_000
 
