@@ -9,6 +9,7 @@ import pytest
 from grader.model import Wait
 from grader.ranks.watch import decide, parsing, quiet
 from grader.ranks.watch.evidence import Meeting, Snapshot, ThreadState
+from grader.ranks.watch.gloo import GlooEvidence
 from grader.ranks.watch.quiet import LOOP, Thread
 
 
@@ -230,3 +231,12 @@ def test_ranks_that_poll_are_not_woken_at_every_look() -> None:
         rule.look(evidence)
         evidence.clock += decide.UNCHANGED / 10
     assert evidence.asked == 2
+
+
+def test_one_look_has_one_answer_to_how_long_ranks_have_idled() -> None:
+    """The rule asks, and then who wants to show busy ranks; a watch that is asked again tells of the moment since."""
+    watch = quiet.Watch()
+    told = iter([0.0, 5.0])
+    watch.idle_seconds = lambda now: next(told)  # type: ignore[method-assign]
+    evidence = GlooEvidence([], watch, lambda ranks: {})
+    assert (evidence.idle(), evidence.idle()) == (0.0, 0.0)

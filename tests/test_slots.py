@@ -84,6 +84,11 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         engine.close()
 
 
+def children() -> set[psutil.Process]:
+    """All that is below this process; other tests have warm sessions of theirs."""
+    return set(psutil.Process().children(recursive=True))
+
+
 def work(unit: str, exercise: str = "grades") -> Work:
     return Work(unit=unit, exercise=exercise, files=(("a.py", b"\x00\xff"),), seed=7)
 
@@ -151,11 +156,12 @@ def test_a_slot_whose_workers_give_up_again_and_again_has_an_end(opened: Opened)
 def test_closing_ends_every_worker_and_says_nothing(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that does not want to."""
     monkeypatch.setattr(local, "LEAVING_SECONDS", 0.1)
+    before = children()
     engine, events, names = opened("stubborn", slots=2)
     for name in names:
         engine.send(name, work(name))
         events.get(timeout=PATIENCE)
-    mine = [child for child in psutil.Process().children() if "pretender.py" in " ".join(child.cmdline())]
+    mine = children() - before
     assert len(mine) == 2
     engine.close()
     engine.close()
@@ -194,7 +200,7 @@ def test_the_worker_grades_one_unit_after_another_and_leaves_nothing(tmp_path: P
     root = small.build(tmp_path)
     right = (root / "reference" / small.NAME / "total.py").read_bytes()
     wrong = right.replace(b"    dist.all_reduce(result)\n", b"")
-    engine, events = LocalEngine(root, Machine(cores=2)), SimpleQueue[Event]()
+    engine, events, before = LocalEngine(root, Machine(cores=2)), SimpleQueue[Event](), children()
     (slot,) = engine.open(1, events)
     works = [
         Work(unit=unit, exercise=exercise, files=files, seed=7)
@@ -211,10 +217,10 @@ def test_the_worker_grades_one_unit_after_another_and_leaves_nothing(tmp_path: P
         for one in works:
             engine.send(slot, one)
             got[one.unit] = events.get(timeout=2 * PATIENCE)
-        below = psutil.Process().children(recursive=True)
+        below = children() - before
     finally:
         engine.close()
-    assert not [process for process in below if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    assert below and not [one for one in below if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
     refused = got.pop("unknown")
     assert isinstance(refused, Refused) and "91_nothing" in refused.sentence
     graded = {unit: event for unit, event in got.items() if isinstance(event, Graded)}

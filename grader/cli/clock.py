@@ -7,3 +7,8 @@ from datetime import UTC, datetime
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def timestamp() -> float:
+    """The same in seconds since 1970, as a ledger keeps it."""
+    return now().timestamp()

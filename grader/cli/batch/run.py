@@ -6,14 +6,13 @@ import contextlib
 import dataclasses
 import re
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from grader import catalog, leaving
-from grader.cli import options
+from grader.cli import clock, options
 from grader.cli.batch import engines, progress
 from grader.cli.console import say, show
 from grader.cli.ending import FAILED, INTERRUPTED, PASSED
@@ -119,14 +118,14 @@ def _grade(asked: Options, machine: Machine) -> int:
     plan = asked.asked(asked.seed)
     plan = dataclasses.replace(plan, seed=folder.prepare(asked.out, plan.assignment.title, asked.seed))
     with Ledger(asked.out, shard=folder.shard_name(plan.shard), new=True) as ledger, folder.driving(ledger):
-        planned = make(ledger, plan, time.time)
+        planned = make(ledger, plan, clock.timestamp)
         only = _people(asked.only, planned.people)
         agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
         engine = engines.engine_of(asked.engine, plan.root, machine, planned.widest)
         leaving.at_last(engine.close)
         slots = engines.slots_for(engine, asked.slots, machine, planned.widest)
         with progress.shown(asked.plain) as watch:
-            driver = Driver(ledger, engine, agenda, checks=planned.checks, now=time.time, watch=watch)
+            driver = Driver(ledger, engine, agenda, checks=planned.checks, now=clock.timestamp, watch=watch)
             try:
                 driver.run(min(slots, max(1, len(agenda.tasks))))
             except KeyboardInterrupt as interruption:
@@ -151,7 +150,7 @@ def _dry(asked: Options, machine: Machine) -> int:
     with tempfile.TemporaryDirectory(prefix="ranklings-") as scratch:
         ledger = Ledger.rehearsal(asked.out, Path(scratch), shard=folder.shard_name(plan.shard))
         with contextlib.closing(ledger):
-            planned = make(ledger, plan, time.time)
+            planned = make(ledger, plan, clock.timestamp)
             only = _people(asked.only, planned.people)
             agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
             show(outlook.told(ledger, agenda, asked.slots or local_slots(machine.cores, planned.widest)))

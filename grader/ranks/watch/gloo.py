@@ -21,6 +21,7 @@ class GlooEvidence:
         self._live = [rank for rank in ranks if rank.live]
         self._threads = {rank.pid: rank.own for rank in self._live}
         self._look: Look = {}
+        self._idle: float | None = None
 
     @property
     def live(self) -> int:
@@ -38,8 +39,11 @@ class GlooEvidence:
         return self._watch.quiet_seconds(self._look)
 
     def idle(self) -> float:
-        """By the look that `quiet` took last, where it did: it costs as much as all else that a supervisor does."""
-        return self._watch.idle_seconds(self._look or look(self._threads))
+        """By the look that `quiet` took last, where it did: it costs as much as all else that a supervisor does. The
+        same however often it is asked: a second answer would be of the moment since the first one."""
+        if self._idle is None:
+            self._idle = self._watch.idle_seconds(self._look or look(self._threads))
+        return self._idle
 
     def ask(self) -> Mapping[int, Snapshot]:
         return self._ask(self._live)
