@@ -278,11 +278,11 @@ def _imported() -> Any:
     """Ray's module. Raises UsageError where there is none, or one that is too old."""
     try:
         ray = importlib.import_module("ray")
-    except ImportError as error:
+        version = ray.__version__  # a mere folder of that name has none
+    except (ImportError, AttributeError) as error:
         raise UsageError(f"--engine ray needs Ray, which is not installed here ({error}): {REMEDY}.") from None
-    numbers = tuple(int(part) for part in ray.__version__.split(".")[:2])
-    if numbers < OLDEST:
-        raise UsageError(f"--engine ray needs Ray 2.60 or newer; here is {ray.__version__}: {REMEDY}.")
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise UsageError(f"--engine ray needs Ray 2.60 or newer; here is {version}: {REMEDY}.")
     return ray
 
 
