@@ -9,19 +9,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
+import pytest
 from click.testing import CliRunner, Result
 
 from grader import catalog
+from grader.batch import store
 from grader.batch.agenda import agenda_of
 from grader.batch.driver import Driver, Progress
 from grader.batch.ledger import Ledger
 from grader.batch.plan import Asked, Planned, make
 from grader.batch.seam import Event, Graded, Lost, Refused, Work
 from grader.cli import cli
+from grader.cli.batch import engines
 from tests import small
 
 ASSIGNMENT = "title: Homework\nexercises:\n  90_total: {weight: 10}\n"
 CHECKS = ("sums", "same", "refuses")
+
+
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are not synced: no test's disk fails."""
+    monkeypatch.setattr(store, "synced", lambda path: None)
+
+
+def class_of_three(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A class of three in the current folder, two of them with the same file."""
+    a_class(folder, ada="x = 1\n", bob="x = 1\n", eve="x = 2\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def faked_engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """The engine that every command gets."""
+    fake = FakeEngine()
+    monkeypatch.setattr(engines, "engine_of", lambda *words: fake)
+    return fake
 
 
 class Killed(BaseException):

@@ -7,33 +7,38 @@ from pathlib import Path
 
 import pytest
 
-from grader.batch import store
 from grader.batch.folder import driving
 from grader.batch.hand_ins import find
 from grader.batch.ledger import Ledger
-from grader.cli.batch import engines
 from tests import small
-from tests.batches import FakeEngine, a_class, call, grade, graded, lost, refusal, refused, report
+from tests.batches import (
+    FakeEngine,
+    call,
+    class_of_three,
+    faked_engine,
+    grade,
+    graded,
+    lost,
+    refusal,
+    refused,
+    report,
+    unsynced,
+)
 
 
 @pytest.fixture(autouse=True)
-def unsynced(monkeypatch):
-    monkeypatch.setattr(store, "synced", lambda path: None)
+def quick(monkeypatch):
+    unsynced(monkeypatch)
 
 
 @pytest.fixture
 def root(tmp_path, monkeypatch) -> Path:
-    """A class of three in the current folder, two of them with the same file."""
-    a_class(tmp_path, ada="x = 1\n", bob="x = 1\n", eve="x = 2\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return class_of_three(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def engine(monkeypatch) -> FakeEngine:
-    fake = FakeEngine()
-    monkeypatch.setattr(engines, "engine_of", lambda *words: fake)
-    return fake
+    return faked_engine(monkeypatch)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from grader.quiz.numbers import NumberQuestion
 from grader.quiz.page import Page
 from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Option
 from grader.render import terminal
+from tests.people import asker
 from tests.reports import partial, passed
 from tests.test_progress import COURSE, NOW, attempt
 
@@ -82,20 +83,9 @@ class Person:
     report: Callable[[], Report] = partial
 
     def session(self, interview: Interview, *script: Any) -> InterviewSession:
-        lines: Iterator[Any] = iter(script)
-
-        def ask(prompt: str) -> str:
-            line = next(lines, EOFError)
-            while callable(line) and not isinstance(line, type):
-                line()
-                line = next(lines, EOFError)
-            if isinstance(line, type):
-                raise line
-            return str(line)
-
         return InterviewSession(
             interview=interview, exercise=COURSE[0], file=Path("interviews/a/join.py"), questions=QUESTIONS,
-            store=self.store, now=self.clock, ask=ask, say=self.said.append, grade=lambda only: self.report(),
+            store=self.store, now=self.clock, ask=asker(script), say=self.said.append, grade=lambda only: self.report(),
             show=terminal.render, statement=STATEMENT, page=Page(plain=True),
         )  # fmt: skip
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +29,7 @@ from grader.quiz.interview.session import TimeUp
 from grader.quiz.page import Page
 from grader.render import html, terminal
 from tests import fakes, mending, small
+from tests.people import asker
 from tests.test_interview import Clock
 from tests.test_progress import NOW, attempt
 
@@ -278,21 +278,10 @@ class Person:
     def session(self, *script: Any, kept: Mend | None = None, **facts: Any) -> MendSession:
         exercise, packed = mending.exercise(self.root), of(self.root)
         fresh = mend(Offer(exercise=small.NAME, mutant=packed.mutant, fails=packed.fails))
-        lines: Iterator[Any] = iter(script)
-
-        def ask(prompt: str) -> str:
-            line = next(lines, EOFError)
-            while callable(line) and not isinstance(line, type):
-                line()
-                line = next(lines, EOFError)
-            if isinstance(line, type):
-                raise line
-            return str(line)
-
         given: dict[str, Any] = {"grade": self.grade, **facts}
         return MendSession(
             mend=kept or fresh, packed=packed, exercise=exercise, file=self.file, store=self.store, now=self.clock,
-            recorded=pack.report_of(packed, exercise, self.file), ask=ask, say=self.said.append,
+            recorded=pack.report_of(packed, exercise, self.file), ask=asker(script), say=self.said.append,
             show=terminal.render, page=Page(plain=True), **given,
         )  # fmt: skip
 
