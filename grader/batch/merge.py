@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +10,6 @@ from contextlib import contextmanager
 from grader.batch.ledger import Ledger, content_of
 from grader.batch.plan import digest_of
 from grader.batch.recording import flipped
-from grader.batch.store import Store, synced
 from grader.model.errors import UsageError
 
 COLUMNS = "exercise, who, attempt, unit, weight, kept, late, submitted_at, untouched"
@@ -124,19 +121,9 @@ def _copy_objects(target: Ledger, source: Ledger) -> None:
     keys = {row["key"] for row in source.all(REFERRED.replace("other.", ""))}
     for row in source.all("SELECT content FROM files"):
         keys |= {key for _, key in json.loads(row["content"])}
-    for key in keys - {""}:
-        _copy(source.store, target.store, key)
-
-
-def _copy(source: Store, target: Store, key: str) -> None:
-    path = target.path(key)
-    if path.exists() or not source.path(key).is_file():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        shutil.copyfile(source.path(key), partial)
-        synced(partial)
-        os.replace(partial, path)
+        for key in keys - {""}:
+            target.store.take(source.store, key)
+        target.store.flush()
     finally:
-        partial.unlink(missing_ok=True)
+        target.store.forget()

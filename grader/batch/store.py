@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,11 +41,14 @@ class Store:
         key = f"{hashlib.sha256(content).hexdigest()}{suffix}"
         path = self.path(key)
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{secrets.token_hex(6)}.partial")
-            self._staged.append((partial, path))
-            partial.write_bytes(content)
+            self._partial(path).write_bytes(content)
         return key
+
+    def take(self, other: Store, key: str) -> None:
+        """Have what another store keeps under this key kept here as well; nothing where it has nothing there."""
+        path, theirs = self.path(key), other.path(key)
+        if not path.exists() and theirs.is_file():
+            shutil.copyfile(theirs, self._partial(path))
 
     def put_compressed(self, content: bytes, suffix: str) -> str:
         """The same with the content compressed. The same content gives the same key."""
@@ -76,6 +80,13 @@ class Store:
 
     def read(self, key: str) -> bytes:
         return self.path(key).read_bytes() if key else b""
+
+    def _partial(self, path: Path) -> Path:
+        """Another name, under which a file is written until it has its own."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{secrets.token_hex(6)}.partial")
+        self._staged.append((partial, path))
+        return partial
 
     def _sync(self, paths: Sequence[Path]) -> None:
         if len(paths) > MANY:
