@@ -34,6 +34,6 @@ def command(folder: Path, others: Sequence[Path]) -> None:
             named = folders.shards(other) if not (other / "ledger.sqlite3").is_file() else [""]
             sources += [stack.enter_context(Ledger(other, shard=shard)) for shard in named or [""]]
         target = stack.enter_context(Ledger(folder, new=True))
-        stack.enter_context(folders.driving(target))
-        merge(target, sources, clock.now().timestamp())
-        show(state.status([target], clock.now().timestamp()))
+        with folders.driving(target):  # what is shown then would call this command a driver at work
+            merge(target, sources, clock.timestamp())
+        show(state.status([target], clock.timestamp()))

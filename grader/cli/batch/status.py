@@ -24,4 +24,4 @@ def command(folder: Path) -> None:
         joined = (folder / FILE).is_file()  # and then it has what its shards have
         names = [] if joined else folders.shards(folder)
         ledgers = [stack.enter_context(Ledger(folder, shard=name)) for name in names or [""]]
-        show(state.status(ledgers, clock.now().timestamp()))
+        show(state.status(ledgers, clock.timestamp()))
