@@ -32,6 +32,11 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "synced", lambda path: None)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, by its path."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def class_of_three(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A class of three in the current folder, two of them with the same file."""
     a_class(folder, ada="x = 1\n", bob="x = 1\n", eve="x = 2\n")

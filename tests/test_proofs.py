@@ -262,7 +262,6 @@ def test_the_page_has_a_histogram_of_the_points(root: Path, path: Path, tried: l
     assert histogram(Proof(exercise=proof.exercise, trials=(), seconds=0.0)) == []
 
 
-
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 

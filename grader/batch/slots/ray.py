@@ -8,37 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
-import logging
 import os
-import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from grader.batch.seam import Event, Lost, Work
+from grader.batch.slots.cluster import actor_class, first_line, imported, started
 from grader.batch.slots.local import BARREN, next_name, words_of
 from grader.batch.slots.process import PROJECT, answer_of
 from grader.grading.request import Machine
 from grader.model.errors import UsageError
 
-OLDEST = (2, 60)
-REMEDY = "pip install 'ranklings[ray]'"
 UP_SECONDS = 120.0
 """How long a slot may take until its worker is up: Ray starts a process, and that one another, which imports torch."""
 FETCH_SECONDS = 60.0
 """How long a result may take to come from its node."""
 LOOK_SECONDS = 0.2
 """How often the calls that were made meanwhile join those that are waited for."""
-
-ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to anybody
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an actor that asked for no GPU sees none
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # no cluster but the one that was asked for
-}
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -92,7 +82,7 @@ class RayEngine:
             self._start_ray(address="local", num_cpus=slots * self._widest, include_dashboard=False)
         cores = max(1, self._machine.cores // slots) if self._own else self._widest
         self._words, self._events = words_of(self._root, self._machine, cores), events
-        self._class = _actor_class(self._ray)
+        self._class = actor_class(self._ray)
         starting = [self._begun(f"ray-{number + 1}") for number in range(slots)]
         calls = [slot.actor.up.remote() for slot in starting]
         self._ray.wait(calls, num_returns=len(calls), timeout=UP_SECONDS)
@@ -133,7 +123,7 @@ class RayEngine:
     def _connect(self) -> None:
         if self._connected or self._own:
             return
-        self._ray = self._ray or _imported()
+        self._ray = self._ray or imported()
         try:
             self._start_ray(address=self._address or "auto")
         except UsageError as error:
@@ -142,17 +132,7 @@ class RayEngine:
             self._own = True
 
     def _start_ray(self, **options: Any) -> None:
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        try:
-            with _signals_kept():
-                self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-        except Exception as error:
-            where = options["address"]
-            raise UsageError(
-                f"The Ray cluster at {where} cannot be used ({_first_line(error)}). `ray status --address={where}` "
-                "says whether it is up; RAY_AUTH_TOKEN must be its token, where it has one."
-            ) from error
+        started(self._ray, **options)
         self._connected = True
 
     def _room(self) -> int:
@@ -175,7 +155,7 @@ class RayEngine:
         try:
             return dict(self._ray.get(call, timeout=seconds))
         except Exception as error:
-            sentence = f"The actor of this slot is gone ({_first_line(error)})."
+            sentence = f"The actor of this slot is gone ({first_line(error)})."
             return {"event": "ended", "sentence": sentence, "log": b"", "gave_up": False}
 
     # ── the thread that waits ──
@@ -236,7 +216,7 @@ class RayEngine:
                     self._rising[successor.actor.up.remote()] = successor
                 return
         except Exception as error:
-            lost = dataclasses.replace(lost, sentence=f"{lost.sentence} Ray does not answer: {_first_line(error)}")
+            lost = dataclasses.replace(lost, sentence=f"{lost.sentence} Ray does not answer: {first_line(error)}")
         self._events.put(lost)
 
     def _risen(self, call: Any, said: dict[str, Any]) -> None:
@@ -251,52 +231,3 @@ class RayEngine:
                 return
         self._kill(slot)
         self._events.put(slot.instead)
-
-
-def _actor_class(ray: Any) -> Any:
-    """The actor's class. Being made in a function it is sent as it is, so a node needs to know nothing beforehand."""
-
-    class SlotOfBatch:
-        def __init__(self, project: str, words: Sequence[str]) -> None:
-            import sys
-
-            sys.path.insert(0, project)
-            from grader.batch.slots.actor import SlotActor
-
-            self._actor = SlotActor(words)
-
-        def up(self) -> dict[str, Any]:
-            return self._actor.up()
-
-        def grade(self, work: Work) -> dict[str, Any]:
-            return self._actor.grade(work)
-
-    return ray.remote(SlotOfBatch)
-
-
-def _imported() -> Any:
-    """Ray's module. Raises UsageError where there is none, or one that is too old."""
-    try:
-        ray = importlib.import_module("ray")
-        version = ray.__version__  # a mere folder of that name has none
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"--engine ray needs Ray, which is not installed here ({error}): {REMEDY}.") from None
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise UsageError(f"--engine ray needs Ray 2.60 or newer; here is {version}: {REMEDY}.")
-    return ray
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray puts a handler of its own in the place of SIGTERM's."""
-    alone = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if alone and before is not None:
-            signal.signal(signal.SIGTERM, before)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")

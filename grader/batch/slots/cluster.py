@@ -1,0 +1,90 @@
+"""Ray as a batch needs it: its module, a connection, and the class of actors. Ray is an extra (`pip install
+'ranklings[ray]'`), and is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from grader.batch.seam import Work
+from grader.model.errors import UsageError
+
+OLDEST = (2, 60)
+REMEDY = "pip install 'ranklings[ray]'"
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to anybody
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an actor that asked for no GPU sees none
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # no cluster but the one that was asked for
+}
+
+
+def imported() -> Any:
+    """Ray's module. Raises UsageError where there is none, or one that is too old."""
+    try:
+        ray = importlib.import_module("ray")
+        version = ray.__version__  # a mere folder of that name has none
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"--engine ray needs Ray, which is not installed here ({error}): {REMEDY}.") from None
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise UsageError(f"--engine ray needs Ray 2.60 or newer; here is {version}: {REMEDY}.")
+    return ray
+
+
+def started(ray: Any, **options: Any) -> None:
+    """Join a cluster, or start one here, as `ray.init` is told. Raises UsageError."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        with _signals_kept():
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except Exception as error:
+        where = options["address"]
+        raise UsageError(
+            f"The Ray cluster at {where} cannot be used ({first_line(error)}). `ray status --address={where}` "
+            "says whether it is up; RAY_AUTH_TOKEN must be its token, where it has one."
+        ) from error
+
+
+def actor_class(ray: Any) -> Any:
+    """The actor's class. Being made in a function it is sent as it is, so a node needs to know nothing beforehand."""
+
+    class SlotOfBatch:
+        def __init__(self, project: str, words: Sequence[str]) -> None:
+            import sys
+
+            sys.path.insert(0, project)
+            from grader.batch.slots.actor import SlotActor
+
+            self._actor = SlotActor(words)
+
+        def up(self) -> dict[str, Any]:
+            return self._actor.up()
+
+        def grade(self, work: Work) -> dict[str, Any]:
+            return self._actor.grade(work)
+
+    return ray.remote(SlotOfBatch)
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray puts a handler of its own in the place of SIGTERM's."""
+    alone = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if alone and before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
