@@ -56,9 +56,7 @@ def listen(commands: IO[bytes], obey: Callable[[dict[str, Any]], bool], patience
         for line in commands:
             if obey(_command(line)):
                 break
-    leaving.leave_soon(
-        0, patience
-    )  # the main thread may be where no signal is heard before long, as in the import of torch
+    leaving.leave_soon(0, patience)  # the main thread may hear no signal before long, as in the import of torch
     leave()
 
 

@@ -121,8 +121,16 @@ def kill_at_once(host: subprocess.Popen[bytes]) -> None:
     the kernel to end with it would leave that child behind."""
     with contextlib.suppress(psutil.Error):
         beginning = psutil.Process(host.pid)
-        beginning.suspend()  # it starts nobody from here on
+        beginning.suspend()
+        _await_stop(host.pid)  # it starts nobody from here on; a child whose start was under way is there
         for process in beginning.children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 process.kill()
     host.kill()
+
+
+def _await_stop(child: int) -> None:
+    """Wait until a child that was sent SIGSTOP has stopped or is gone: a signal is sent before it arrives."""
+    if sys.platform == "linux":  # where a killed host may leave others, and where Python can look without reaping
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
