@@ -43,6 +43,25 @@ def test_a_folder_without_hand_ins_is_refused(root, engine, tmp_path):
     assert "There is no folder nowhere" in refusal(call("nowhere", "--assignment", "assignment.yaml", "--out", "out"))
 
 
+def test_hand_ins_without_any_file_of_the_assignment_are_refused(root, engine, tmp_path):
+    """As where somebody names the folder above: all of them would have no points."""
+    (tmp_path / "above").mkdir()
+    (root / "hand_ins").rename(tmp_path / "above/hand_ins")
+    (tmp_path / "above/other").mkdir()
+    told = refusal(call("above", "--assignment", "assignment.yaml", "--out", "out"))
+    assert "No hand-in in above has a file of the assignment, neither total.py nor 90_total/total.py" in told
+
+
+def test_an_archive_of_a_folder_is_found_as_it_unpacks(root, engine):
+    """With one folder more, and with what a Mac puts beside it."""
+    (root / "hand_ins/eve/total.py").rename(root / "total.py")
+    for name in ("homework/90_total", "__MACOSX"):
+        (root / "hand_ins/eve" / name).mkdir(parents=True)
+    (root / "total.py").rename(root / "hand_ins/eve/homework/90_total/total.py")
+    assert grade().exit_code == 0 and len(engine.sent) == 2
+    assert all(work.files for _, work in engine.sent)
+
+
 def test_two_hand_ins_of_one_person_are_refused_unless_it_is_said_which_counts(root, engine):
     """--best grades both, and the better one counts."""
     (root / "people.csv").write_text("hand_in,student\nada,ada\neve,Ada\n")

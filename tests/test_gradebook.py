@@ -196,6 +196,18 @@ def test_a_moodle_in_german_is_understood():
     assert (row["ID-Nummer"], row["E-Mail-Adresse"], row[ITEM]) == ("7002", "emmy@uni.example", "40")
 
 
+def test_moodle_students_are_known_by_the_full_name_of_their_downloads():
+    """Unless two have it; and by the identifier of the grading worksheet."""
+    (row,) = records(moodle([("emmy Noether", alone(partial()))], MOODLE, ITEM).text)
+    assert row["ID number"] == "7002"
+    with pytest.raises(UsageError, match="'Emmy Noether' is the key of 2 students"):
+        moodle([("Emmy Noether", alone(partial()))], MOODLE + "Emmy,Noether,7004,,,e@uni.example,-,1\n", ITEM)
+    (row,) = records(
+        moodle([("Participant 12", alone(partial()))], "Identifier,Email address\nParticipant 12,a@b.c\n", ITEM).text
+    )
+    assert row["Email address"] == "a@b.c"
+
+
 # ── plain ──
 
 

@@ -18,11 +18,13 @@ from grader import catalog
 from grader.batch import sources as reading
 from grader.batch.agenda import estimate
 from grader.batch.basis import Basis, basis_of, versions
-from grader.batch.hand_ins import HandIn, find
+from grader.batch.exports import find
+from grader.batch.hand_ins import HandIn, in_order
 from grader.batch.ledger import Ledger
+from grader.batch.people import as_told
 from grader.batch.sources import Sources
 from grader.course import roster
-from grader.model import Late
+from grader.model import Exercise, Late
 from grader.model.assignment import Assignment, Part
 from grader.model.errors import UsageError
 from grader.model.words import listed
@@ -83,17 +85,21 @@ def make(ledger: Ledger, asked: Asked, now: Callable[[], float]) -> Planned:
     units: dict[str, Unit] = {}
     files: dict[str, str] = {}
     entries: list[Row] = []
+    empty = True
     try:
         for hand_in, attempt in hand_ins:
             for part in asked.assignment.parts:
                 basis = bases[part.exercise]
                 found = sources.files(hand_in, basis.exercise)
+                empty = empty and not found
                 row, unit = _entry(hand_in, attempt, part, basis, found, asked.seed, stubs[part.exercise])
                 if _belongs(unit[0], asked.shard):
                     entries.append(row)
                     units[unit[0]] = unit
                     files.setdefault(unit[2], reading.written(found))
         reading.check(sources)
+        if empty:
+            raise UsageError(_nothing_there(asked, next(iter(bases.values())).exercise))
         ledger.store.flush()
     finally:
         ledger.store.forget()
@@ -101,6 +107,13 @@ def make(ledger: Ledger, asked: Asked, now: Callable[[], float]) -> Planned:
     _write(ledger, entries, units.values(), files, sources, _content(asked, bases), asked.seed, now())
     people = tuple(dict.fromkeys(hand_in.who for hand_in, _ in hand_ins))
     return Planned(bases=bases, people=people, entries=len(entries))
+
+
+def _nothing_there(asked: Asked, one: Exercise) -> str:
+    return (
+        f"No hand-in in {asked.submissions} has a file of the assignment, neither {one.file} nor "
+        f"{one.name}/{one.file}; name the folder that holds the hand-ins."
+    )
 
 
 def _bases(asked: Asked) -> dict[str, Basis]:
@@ -117,7 +130,8 @@ def _bases(asked: Asked) -> dict[str, Basis]:
 def _found(asked: Asked) -> tuple[HandIn, ...]:
     parts = asked.assignment.parts
     file = catalog.load(parts[0].exercise, asked.root).file if len(parts) == 1 else ""
-    return find(asked.submissions, file, asked.people)
+    found = find(asked.submissions, file)
+    return in_order(as_told(found, asked.people), asked.submissions) if asked.people else found
 
 
 def _chosen(found: Iterable[HandIn], asked: Asked) -> list[tuple[HandIn, int]]:

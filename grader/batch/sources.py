@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.batch.hand_ins import HandIn
+from grader.batch.hand_ins import HandIn, entries_of
 from grader.batch.ledger import Ledger
 from grader.model import Exercise, file_of
 from grader.model.errors import UsageError
@@ -84,8 +84,19 @@ def _where(hand_in: HandIn, exercise: str, file: str) -> Iterator[str]:
         if file in hand_in.files:
             yield str(hand_in.files[file])
         return
-    for inside in (file, f"{exercise}/{file}", f"exercises/{exercise}/{file}"):
-        yield f"{folder}/{inside}"
+    inside = (file, f"{exercise}/{file}", f"exercises/{exercise}/{file}")
+    yield from (f"{folder}/{place}" for place in inside)
+    if only := _only_folder(folder):
+        yield from (f"{only}/{place}" for place in inside)
+
+
+def _only_folder(folder: Path) -> str:
+    """The folder that alone lies in another one, as an archive of a folder leaves it; empty where there is none."""
+    try:
+        entries = entries_of(folder)
+    except OSError:
+        return ""
+    return entries[0].path if len(entries) == 1 and entries[0].is_dir(follow_symlinks=False) else ""
 
 
 def _fault(path: str, facts: os.stat_result, hand_in: HandIn) -> str:

@@ -18,10 +18,14 @@ EXPORTED = "Last downloaded from this course"
 KEYS = re.compile(
     r"(?:student|student ?id|id|sis[ _]user[ _]id|sis[ _]login[ _]id|integration id|id ?number"
     r"|matriculation(?: number)?|e-?mail(?: address)?|user ?name|login|login ?id|user"
-    r"|e-mail-adresse|id-nummer|anmeldename|matrikelnummer|github(?:[ _](?:username|user|login|id))?|key)",
+    r"|full name|identifier|e-mail-adresse|id-nummer|anmeldename|matrikelnummer"
+    r"|vollständiger name|github(?:[ _](?:username|user|login|id))?|key)",
     re.IGNORECASE,
 )
-"""Columns by which a student may be known, and those of a German Moodle, whose exports follow its language."""
+"""Columns by which a student may be known, and those of a German Moodle, whose exports follow its language. Moodle
+calls downloaded hand-ins by the full name, or by its grading worksheet's identifier where marking is blind."""
+NAMES = (("first name", "vorname"), ("last name", "surname", "nachname"))
+"""The columns that make a full name in Moodle's export of grades."""
 
 NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:[.,]\d+)*|[.,]\d+)(?:[eE][+-]?\d+)?\s*%?\s*")
 ACTIVE = tuple("=+-@\t\r\n＝＋－＠")
@@ -62,10 +66,16 @@ class Roster:
             )
         found: dict[str, set[int]] = {}
         for place, row in self.students():
-            for index in self.keys:
-                if key := normal(row[index]):
-                    found.setdefault(key, set()).add(place)
+            for key in (*(row[index] for index in self.keys), self._full_name(row)):
+                if normal(key):
+                    found.setdefault(normal(key), set()).add(place)
         return found
+
+    def _full_name(self, row: Row) -> str:
+        """First and last name; empty where the columns for them are missing."""
+        header = [name.lower() for name in self.header]
+        parts = [next((row[header.index(name)].strip() for name in names if name in header), "") for names in NAMES]
+        return " ".join(parts) if all(parts) else ""
 
 
 def normal(key: str) -> str:
