@@ -20,9 +20,9 @@ from grader.quiz.interview.session import InterviewSession
 from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
 from grader.render import terminal
+from tests.interviewing import CHOICE, STATEMENT, Clock
 from tests.reports import passed
 from tests.test_catalog import MANIFEST, House
-from tests.test_interview import CHOICE, STATEMENT, Clock
 from tests.test_progress import HINTS, NOW, exercise
 
 ROOT = Path(__file__).resolve().parents[1]
