@@ -108,6 +108,12 @@ def test_it_grades_and_says_what_happens_while_it_happens(worker: Spoken, root: 
     assert said and said.report and said.report.score == 100 and "report" not in said.event
 
 
+def test_it_judges_those_checks_alone_that_are_asked_for(worker: Spoken, root: Path) -> None:
+    assert outcomes(worker.graded(solution(root), root, only=["sums"])) == {"sums": "passed"}
+    assert len(outcomes(worker.graded(solution(root), root))) == 3
+    assert "has no check 'nothing'" in worker.graded(solution(root), root, only=["nothing"])["sentence"]
+
+
 def test_a_deadlock_is_told_rank_by_rank_while_it_happens(worker: Spoken, root: Path) -> None:
     stuck = solution(root).replace(
         "dist.all_reduce(result)", "dist.barrier() if dist.get_rank() else dist.all_reduce(result)"

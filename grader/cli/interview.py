@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 from collections.abc import Callable, Sequence
@@ -15,13 +16,13 @@ from fsrs import Rating
 
 from grader import catalog, files, leaving
 from grader.cli import clock, console, mend, options
-from grader.cli.attempts import grade_quietly
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
 from grader.cli.countdown import asker
 from grader.cli.ending import FAILED, PASSED
+from grader.cli.warm import WarmGrader
 from grader.grading import flow
-from grader.grading.request import Request, need_torch
+from grader.grading.request import need_torch
 from grader.model import Exercise, Report, number_of
 from grader.model.errors import UsageError
 from grader.practice import interviews, mastery, overview, statement
@@ -94,23 +95,25 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         sessions[0].tick()
         return sessions[0].interview.left(clock.now())
 
-    session = InterviewSession(
-        interview=found,
-        exercise=exercise,
-        file=file,
-        questions=questions,
-        store=store,
-        now=clock.now,
-        ask=asker(left, asked.plain),
-        say=console.show,
-        grade=lambda only: _graded(Request(exercise=exercise.name, root=root, submission=file, only=only), asked.plain),
-        show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
-        statement=statement.rendered(text, **style),
-        page=_page(style, asked.plain),
-        mend=lambda held: mend.part(held, root, store, style, asked.plain, left),
-    )
-    sessions.append(session)
-    over = session.hold()
+    with contextlib.closing(WarmGrader(exercise.name, root, file, asked.plain)) as grader:
+        session = InterviewSession(
+            interview=found,
+            exercise=exercise,
+            file=file,
+            questions=questions,
+            store=store,
+            now=clock.now,
+            ask=asker(left, asked.plain),
+            say=console.show,
+            grade=lambda only: _unremarked(grader.grade(only)),
+            show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
+            statement=statement.rendered(text, **style),
+            page=_page(style, asked.plain),
+            mend=lambda held: mend.part(held, root, store, style, asked.plain, left),
+            begun=grader.start,
+        )
+        sessions.append(session)
+        over = session.hold()
     if over.status == "over":
         _conclude(over, root, store, session.page)
     return FAILED if over.status == "aborted" else PASSED
@@ -180,9 +183,8 @@ def _paper(found: Interview, exercise: Exercise, root: Path) -> Path:
     return file
 
 
-def _graded(request: Request, plain: bool) -> Report:
-    """A grade, which nobody expects in his progress."""
-    report = grade_quietly(request, request.exercise, plain=plain)
+def _unremarked(report: Report) -> Report:
+    """A grade of an interview, which nobody expects in his progress."""
     return replace(report, notes=tuple(note for note in report.notes if note != flow.ONLY))
 
 

@@ -18,9 +18,8 @@ from grader.cli.common import store_of
 from grader.cli.console import Style
 from grader.cli.countdown import asker
 from grader.cli.ending import FAILED, PASSED
-from grader.cli.telling import Told
-from grader.grading import flow
-from grader.grading.request import Machine, Request, need_torch
+from grader.cli.warm import WarmGrader
+from grader.grading.request import need_torch
 from grader.model import Report, alone, number_of
 from grader.model.errors import GraderError
 from grader.practice.mend import choice, pack, telling
@@ -30,7 +29,6 @@ from grader.practice.mend.session import MendSession
 from grader.practice.store import Store
 from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
-from grader.ranks import Session
 from grader.render import terminal
 
 MINUTES = 12.0
@@ -124,7 +122,9 @@ def _held(
     def left() -> float:
         return min(session.left(), limit())
 
-    with contextlib.closing(WarmGrader(drawn, file, root, plain)) as grader:
+    # a folder brings the files that lie beside the program
+    submission = file.parent if drawn.exercise.companions else file
+    with contextlib.closing(WarmGrader(drawn.exercise.name, root, submission, plain)) as grader:
         session = MendSession(
             mend=mend,
             packed=drawn.packed,
@@ -142,35 +142,6 @@ def _held(
             again=again,
         )
         return session.hold()
-
-
-class WarmGrader:
-    """Grades the file of a mend, on a session that starts while the page is read and is kept until the end."""
-
-    def __init__(self, drawn: Drawn, file: Path, root: Path, plain: bool) -> None:
-        exercise = drawn.exercise
-        # a folder brings the files that lie beside the program
-        submission = file.parent if exercise.companions else file
-        self._request = Request(exercise=exercise.name, root=root, submission=submission)
-        self._label, self._plain = exercise.name, plain
-        self._session: Session | None = None
-
-    def start(self) -> None:
-        """Let a session start; nobody waits for it."""
-        if self._session is None or not self._session.alive:
-            self.close()
-            self._session = Machine().session()
-        self._session.start()
-
-    def grade(self) -> Report:
-        self.start()
-        assert self._session is not None
-        with console.progress(self._label, self._plain) as progress:
-            return flow.grade(self._request, self._session, Told(progress))
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
 
 
 def _left(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend] | None:

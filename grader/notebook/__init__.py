@@ -14,7 +14,8 @@ import click
 from grader import catalog
 from grader.model import MAX_SEED, Report, alone, number_of
 from grader.model.errors import Cancelled, GraderError
-from grader.notebook.warm import Warm, phase_of
+from grader.notebook.warm import Warm
+from grader.practice.warm import phase_of
 from grader.render import terminal
 from grader.render.html import fragment
 from grader.wording.text import safe
@@ -76,7 +77,7 @@ def _grade(line: str, cell: str, publisher: Any, warm: Warm) -> None:
         print(f"%%grade: {error.format_message()} Try %%grade --help.", file=sys.stderr)
     except ValueError as error:
         print(f"%%grade: {line.strip()} cannot be read: {error}.", file=sys.stderr)
-    except Cancelled:
+    except (Cancelled, KeyboardInterrupt):
         print(INTERRUPTED, file=sys.stderr)
     except GraderError as error:
         print(f"grader: {error}", file=sys.stderr)

@@ -4,7 +4,7 @@
 
 It reads a command a line, and writes an event a line, as JSON objects; nothing else is ever written to its output.
 
-    {"do": "grade", "seed": null, "trace": false}      a grade that is under way is called off first
+    {"do": "grade", "seed": null, "trace": false, "only": []}      a grade that is under way is called off first
     {"do": "cancel"}
     {"do": "quit"}                                     as does the end of the input, a broken pipe, or SIGTERM
 
@@ -59,7 +59,8 @@ class Worker:
             self._call_off()
         if command.get("do") == "grade":
             seed = self._options.seed if command.get("seed") is None else command["seed"]
-            job = Job(len(self._asked) + 1, seed, bool(command.get("trace")))
+            only = tuple(map(str, command.get("only") or ()))
+            job = Job(len(self._asked) + 1, seed, bool(command.get("trace")), only)
             self._asked.append(job)
             self._jobs.put(job)
         return command.get("do") == "quit"
@@ -135,6 +136,7 @@ class Worker:
                 submission=self._options.submission,
                 seed=job.seed,
                 trace=job.trace,
+                only=job.only,
             )
             return grade(request, session, GradeEvents(self._writer, job, session))
         finally:

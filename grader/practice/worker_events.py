@@ -18,11 +18,13 @@ from grader.wording.text import safe
 
 @dataclass(slots=True)
 class Job:
-    """One grade that was asked for. `first` is when its first verdict came. Times are monotonic seconds."""
+    """One grade that was asked for, of the checks that `only` names if it names some. `first` is when its first verdict
+    came. Times are monotonic seconds."""
 
     number: int
     seed: int | None
     trace: bool
+    only: tuple[str, ...] = ()
     asked: float = field(default_factory=time.monotonic)
     first: float | None = None
     off: bool = False

@@ -69,12 +69,15 @@ class InterviewSession:
     page: Page
     mend: Callable[[Interview], Interview] = lambda interview: interview
     """Holds the next program to mend, and gives the interview as it is then."""
+    begun: Callable[[], None] = lambda: None
+    """Called when the person has something to read: what grading needs can start."""
 
     def hold(self) -> Interview:
         """Go on until the person leaves or the time is up. The interview as it is then."""
         self._keep(self.interview)
         self.say(self._welcome())
         try:
+            self.begun()
             while True:
                 self._do(self._line("> ").lower())
         except TimeUp:
