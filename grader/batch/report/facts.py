@@ -6,7 +6,7 @@ should not be counts as absent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -57,8 +57,8 @@ class Standstill(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """One grade. `outcomes` has a letter for each check. `faults` are the kinds of findings of the checks that failed,
-    `sentences` an example of each. `endings` are the kinds of what went wrong in runs, such as `raised ValueError`;
-    `share` is what was earned of what could be, None where there is no mark."""
+    `sentences` an example of each that is new. `endings` are the kinds of what went wrong in runs, such as `raised
+    ValueError`; `share` is what was earned of what could be, None where there is no mark."""
 
     exercise: str
     title: str
@@ -78,11 +78,12 @@ class Facts:
         return frozenset(check.id for check, own in zip(self.checks, self.outcomes, strict=True) if own == letter)
 
 
-def facts_of(report: Fields) -> Facts:
-    """The facts of a report as JSON gives it. Raises KeyError, TypeError or ValueError where it is none."""
+def facts_of(report: Fields, known: Container[Fault] = ()) -> Facts:
+    """The facts of a report as JSON gives it, without an example of what is `known`. Raises KeyError, TypeError or
+    ValueError where it is none."""
     diagnoses = {run["case"]: run["diagnosis"] for run in report["runs"] if run["diagnosis"]}
     problem = report["submission"]["problem"]
-    sentences = {} if problem else dict(_faults(report["checks"], diagnoses))
+    faults = {} if problem else dict(_faults(report["checks"], diagnoses))
     mark = report["mark"]
     return Facts(
         exercise=report["exercise"],
@@ -96,8 +97,8 @@ def facts_of(report: Fields) -> Facts:
         outcomes="".join(LETTERS.get(check["status"], "X") for check in report["checks"]),
         share=None if mark is None or not report["max_score"] else mark / report["max_score"],
         torch=report["torch"],
-        faults=frozenset(sentences),
-        sentences=sentences,
+        faults=frozenset(faults),
+        sentences={fault: safe(told, 300) for fault, told in faults.items() if fault not in known},
         endings=frozenset(_endings(report["runs"])),
         standstills=frozenset(_standstills(report["runs"])),
         blocked=frozenset(check["id"] for check in report["checks"] if check["status"] == "blocked"),
@@ -117,9 +118,9 @@ def _faults(checks: Iterable[Fields], diagnoses: Mapping[str, Fields]) -> Iterab
             continue
         for finding in reversed(check["findings"]):  # so that the first of a kind is its example
             if is_telling(finding["subject"]):
-                yield _fault(check["id"], finding, diagnoses), safe(_sentence(finding), 300)
+                yield _fault(check["id"], finding, diagnoses), _sentence(finding)
         if not check["findings"]:
-            yield Fault(check["id"], shape(check["message"]), "", "", ""), safe(check["message"], 300)
+            yield Fault(check["id"], shape(check["message"]), "", "", ""), check["message"]
 
 
 def _fault(check: str, finding: Fields, diagnoses: Mapping[str, Fields]) -> Fault:

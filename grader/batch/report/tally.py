@@ -82,8 +82,8 @@ def tally(rows: Iterable[Row]) -> Tally:
     """Everything that the report needs, in one pass."""
     made, known = Tally(), dict[Path, Facts | None]()
     for row in rows:
-        facts = _read(row, known)
         exercise = made.exercises.get(row.exercise) or made.exercises.setdefault(row.exercise, _fresh(row))
+        facts = _read(row, known, exercise.sentences)
         if row.counts:
             _count(made, exercise, row, facts)
         elif facts is not None:
@@ -95,8 +95,9 @@ def _fresh(row: Row) -> ExerciseTally:
     return ExerciseTally(row.exercise)
 
 
-def _read(row: Row, known: dict[Path, Facts | None]) -> Facts | None:
-    """The facts of a row's report; each file is read once. None where there is none, or none that can be read."""
+def _read(row: Row, known: dict[Path, Facts | None], sentences: dict[Fault, str]) -> Facts | None:
+    """The facts of a row's report, whose new sentences join the others; each file is read once. None where there is
+    none, or none that can be read."""
     path = row.report_path
     if row.standing is not Standing.FINAL or path is None:
         return None
@@ -105,7 +106,8 @@ def _read(row: Row, known: dict[Path, Facts | None]) -> Facts | None:
             del known[next(iter(known))]
         try:
             report = row.report()
-            known[path] = facts_of(report) if report else None
+            known[path] = facts = facts_of(report, sentences) if report else None
+            sentences |= facts.sentences if facts else {}
         except READING:
             known[path] = None
     return known[path]
@@ -166,8 +168,6 @@ def _judged(exercise: ExerciseTally, row: Row, facts: Facts, share: float) -> No
         exercise.standstills.setdefault(standstill, []).append(place)
     if facts.faults:
         exercise.ways.setdefault((facts.faults, facts.blocked), array("I")).append(place)
-        for fault in facts.faults:
-            exercise.sentences.setdefault(fault, facts.sentences[fault])
 
 
 def _letters(exercise: ExerciseTally, facts: Facts) -> str:
