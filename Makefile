@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --no-input --disable-pip-version-check
 GRADER = $(PY) -m grader
 
 .DEFAULT_GOAL := help
-.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report bundle list show hint explain progress quiz interview mend mends reset verify doctor test lint types bench bench-batch lock clean distclean
+.PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report similarity bundle list show hint explain progress quiz interview mend mends reset verify doctor test lint types bench bench-batch lock clean distclean
 .DELETE_ON_ERROR:
 
 ## -- For students
@@ -109,9 +109,13 @@ gradebook: $(READY)
 batch: $(READY)
 	@$(GRADER) batch $(ARGS)
 
-## batch-report   what the class got right and wrong: make batch-report ARGS="graded --out class.html"
+## batch-report   what the class got right and wrong: make batch-report ARGS="graded --html class.html"
 batch-report: $(READY)
 	@$(GRADER) batch report $(ARGS)
+
+## similarity   hand-ins of a batch that resemble one another: make similarity ARGS="graded --names" (docs/courses.md)
+similarity: $(READY)
+	@$(GRADER) similarity $(ARGS)
 
 ## browser    install Chromium, in which tests look at the HTML page (Debian; asks for root where it must)
 browser:

@@ -32,6 +32,7 @@ SUMMARIES = {
     "render": "Make other formats of a report that `grade --json` wrote.",
     "reset": "Put the stub of exercise EX back; your file is kept beside it.",
     "run": "Run the file of exercise EX on ranks, to play with it.",
+    "similarity": "Show hand-ins of a batch that resemble one another. It is no verdict.",
     "show": "Show the statement of exercise EX; in a pipe, its Markdown.",
     "verify": "Prove exercises by their stub, solutions and mutants.",
     "watch": "Grade exercise EX at every save, and show each verdict at once.",
