@@ -36,6 +36,31 @@ def empty_folder(path: Path) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[bool]:
+    """Whether no other process works in the folder. It is this one's until the block, or the process, ends. A file
+    system without locks lets everybody in."""
+    import fcntl
+
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        except OSError as error:
+            alone = not isinstance(error, BlockingIOError)
+        yield alone
+    finally:
+        os.close(number)
+
+
+def near(path: Path) -> Path:
+    """The path as it is called from here, where that is shorter."""
+    with contextlib.suppress(ValueError, OSError):
+        return path.relative_to(Path.cwd())
+    return path
+
+
 def write(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write a file that then becomes `path` in one step. Raises RunError, which names the path."""
     try:

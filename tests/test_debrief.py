@@ -40,6 +40,8 @@ def test_without_a_grade_every_check_was_missed(person):
     found = debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT)
     assert [check.id for check in found.missed] == ["runs", "sums"] and "not graded" in debrief_page.text(found)
     assert {asked.word for asked in found.asked} == {"not reached"}
+    assert "Questions: none answered." in debrief_page.text(found)
+    assert "questions: none answered" in debrief_page.html(found)
 
 
 def test_an_exercise_that_was_passed_has_nothing_missed(person):

@@ -115,6 +115,25 @@ def test_when_the_time_is_up_the_file_is_graded_a_last_time(person):
     assert over.status == "over" and len(over.grades) == 1
 
 
+def test_the_last_grade_is_within_the_time_however_long_it_takes(person):
+    def slow():
+        person.clock.move(seconds=9)
+        return partial()
+
+    person.report = slow
+    over = person.session(begun(minutes=10), lambda: person.clock.move(minutes=10), TimeUp).hold()
+    assert [grade.at for grade in over.grades] == [600]
+
+
+def test_what_it_takes_to_begin_and_to_go_on_costs_no_time(person):
+    person.clock.move(seconds=20)
+    paused = person.session(begun(), lambda: person.clock.move(minutes=5), "p").hold()
+    assert paused.elapsed(person.clock()) == 300
+    again = paused.resumed(person.clock())
+    person.clock.move(seconds=20)
+    assert person.session(again, "p").hold().elapsed(person.clock()) == 300
+
+
 def test_giving_up_asks_first(person):
     assert person.session(begun(), "abort", "no").hold().status == "paused"
     assert person.session(begun(), "abort", "yes").hold().status == "aborted"

@@ -109,6 +109,18 @@ def test_a_copy_without_a_wheel_says_that_it_brings_no_course(tmp_path):
     assert begin.stub("90_total", "total.py", package=tmp_path) is None
 
 
+def test_a_copy_that_git_does_not_know_has_its_stubs(root, tmp_path):
+    """`reset` and an interview need them, and `init` asks for no git."""
+    course = bundles.student(tmp_path / "course", root, ())
+    stub = course / "exercises/90_total/total.py"
+    untouched = stub.read_bytes()
+    stub.write_text(small.FILES["reference/90_total/total.py"])
+    assert begin.stub("90_total", "total.py", package=course / "grader") == untouched
+    words = [sys.executable, "-m", "grader", "reset", "90", "--yes"]
+    done = subprocess.run(words, cwd=course, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and stub.read_bytes() == untouched, done.stderr
+
+
 def test_a_course_is_begun_in_an_empty_folder_only(root, tmp_path):
     course = bundles.student(tmp_path / "bundled", root, ())
     wheel._pack(course, tmp_path / begin.HANDOUT)

@@ -82,7 +82,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     if found is None:
         found = _drawn(asked, root, store, banks)
     elif asked.exercise or asked.levels or asked.mend or asked.questions is not None:
-        raise UsageError(f"{_paused(found)}; make interview goes on with it, ARGS=--new begins another.")
+        raise UsageError(f"{_unfinished_one(found, root)}, ARGS=--new begins another.")
     else:
         found = found.resumed(clock.now())
     exercise = catalog.load(found.exercise, root)
@@ -95,11 +95,14 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
         sessions[0].tick()
         return sessions[0].interview.left(clock.now())
 
-    with contextlib.closing(WarmGrader(exercise.name, root, file, asked.plain)) as grader:
+    grading = contextlib.closing(WarmGrader(exercise.name, root, files.near(file), asked.plain))
+    with files.claimed(file.parent) as alone, grading as grader:
+        if not alone:
+            raise UsageError(f"{_unfinished_one(found, root)}, ARGS=--new begins another.")
         session = InterviewSession(
             interview=found,
             exercise=exercise,
-            file=file,
+            file=files.near(file),
             questions=questions,
             store=store,
             now=clock.now,
@@ -129,9 +132,14 @@ def tell_again(root: Path, store: Store, style: Style, plain: bool) -> int:
     return PASSED
 
 
-def _paused(found: Interview) -> str:
+def _unfinished_one(found: Interview, root: Path) -> str:
+    """That there is an interview that is not over, and how to go on with it."""
+    of = f"An interview on {number_of(found.exercise)}"
+    with contextlib.suppress(OSError), files.claimed(root / FOLDER / found.name) as alone:
+        if not alone:
+            return f"{of} is open in another terminal; go on there, or pause it there (p)"
     left = found.resumed(clock.now()).left_in_words(clock.now())
-    return f"An interview on {number_of(found.exercise)} is paused with {left}"
+    return f"{of} is paused with {left}; make interview goes on with it"
 
 
 def _unfinished(store: Store) -> Interview | None:
@@ -214,4 +222,4 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))
     console.show("\n" + debrief_page.text(found, console.width()))
-    console.show(f"\nTo keep: {page}")
+    console.show(f"\nTo keep: {files.near(page)}")

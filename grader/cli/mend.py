@@ -68,7 +68,7 @@ def command(ex: str | None, color: bool | None, **chosen: Any) -> int:
 def hold(asked: MendOptions, root: Path, store: Store, style: Style) -> int:
     """Go on with a mend that was left, or draw one. The exit code says whether it is mended."""
     drawn, mend = _left(asked, root, store) or _begun(asked, root, store)
-    file = _near(root / mend.file)
+    file = files.near(root / mend.file)
     if asked.html:
         _write_html(asked.html, pack.report_of(drawn.packed, drawn.exercise, file))
     over = _held(drawn, mend, root, store, style, asked.plain, f"make mend EX={drawn.exercise.number}")
@@ -117,14 +117,15 @@ def _held(
     limit: Callable[[], float] = lambda: math.inf,
 ) -> Mend:
     """The dialogue. `again` is how to go on with a mend that was left; `limit` the seconds that there are in all."""
-    file = _near(root / mend.file)
+    file = files.near(root / mend.file)
 
     def left() -> float:
         return min(session.left(), limit())
 
     # a folder brings the files that lie beside the program
     submission = file.parent if drawn.exercise.companions else file
-    with contextlib.closing(WarmGrader(drawn.exercise.name, root, submission, plain)) as grader:
+    grading = contextlib.closing(WarmGrader(drawn.exercise.name, root, submission, plain))
+    with files.claimed(file.parent), grading as grader:
         session = MendSession(
             mend=mend,
             packed=drawn.packed,
@@ -145,10 +146,13 @@ def _held(
 
 
 def _left(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend] | None:
-    """The last mend that was left, of the exercise that was asked for, with its file."""
+    """The last mend that was left, of the exercise that was asked for, with its file. One that is open in another
+    terminal was not left."""
     if asked.new:
         return None
     for mend in _open(store, asked.exercise):
+        if _taken((root / mend.file).parent):
+            continue
         drawn = choice.resumed(mend, root)
         if drawn is None:
             console.say(f"grader: {mend.file} was left, but this copy does not have that mend any more.")
@@ -159,6 +163,14 @@ def _left(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend] | 
     return None
 
 
+def _taken(folder: Path) -> bool:
+    """Whether somebody else is at work there."""
+    if not folder.is_dir():
+        return False
+    with files.claimed(folder) as alone:
+        return not alone
+
+
 def _open(store: Store, exercise: str | None) -> Iterator[Mend]:
     """Those that were left, the newest first."""
     return (mend for mend in reversed(store.mends(exercise)) if mend.open)
@@ -167,12 +179,14 @@ def _open(store: Store, exercise: str | None) -> Iterator[Mend]:
 def _begun(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend]:
     packs = choice.open_packs(root, store, asked.exercise, spoil=asked.spoil)
     drawn, now = choice.drawn(packs, root, store, secrets.randbelow(2**31)), clock.now()
+    file = _placed(drawn, root)
+    place = Path(file).parent.name  # two terminals may draw one in the same second
     mend = Mend(
-        name=f"{now:%Y%m%d-%H%M%S}-{number_of(drawn.exercise.name)}",
+        name=f"{now:%Y%m%d-%H%M%S}-{number_of(drawn.exercise.name)}-{place}",
         exercise=drawn.exercise.name,
         mutant=drawn.packed.mutant,
         at=now,
-        file=_placed(drawn, root),
+        file=file,
         minutes=asked.minutes,
         fails=drawn.packed.fails,
     )
@@ -181,13 +195,6 @@ def _begun(asked: MendOptions, root: Path, store: Store) -> tuple[Drawn, Mend]:
 
 def _placed(drawn: Drawn, root: Path) -> str:
     return choice.write(drawn, root).relative_to(root).as_posix()
-
-
-def _near(file: Path) -> Path:
-    """The file as it is called from here, where that is shorter."""
-    with contextlib.suppress(ValueError, OSError):
-        return file.relative_to(Path.cwd())
-    return file
 
 
 def _write_html(path: Path, report: Report) -> None:

@@ -12,11 +12,10 @@ from grader.practice.warm import Warm, phase_of
 
 
 class WarmGrader:
-    """Grades a submission, a file or a folder, on a session that is kept until the end. Files are found from where this
-    process stands, also if it goes elsewhere."""
+    """Grades a submission, a file or a folder, on a session that is kept until the end. Pages name it as given."""
 
     def __init__(self, exercise: str, root: Path, submission: Path, plain: bool) -> None:
-        self._of = (exercise, root.absolute(), submission.absolute())
+        self._of = (exercise, root.absolute(), submission)
         self._plain, self._warm = plain, Warm()
 
     def start(self) -> None:

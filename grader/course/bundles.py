@@ -19,6 +19,7 @@ from grader.course import project
 from grader.model import Exercise
 from grader.model.assignment import Assignment
 from grader.model.errors import UsageError
+from grader.practice import begin
 
 ASSIGNMENT, CHECKS, SETTINGS = "assignment.yaml", "checks", "autograder.json"
 EXECUTABLE = 0o755
@@ -75,6 +76,7 @@ def _copied(to: Path, root: Path, names: Sequence[str]) -> tuple[Exercise, ...]:
     exercises = project.chosen(names, root)
     project.copy_exercises(exercises, root, to)
     project.copy_grader(root, to)
+    begin.keep_stubs(to, [f"exercises/{exercise.name}/{exercise.file}" for exercise in exercises])
     project.write_environment(root, to)
     return exercises
 

@@ -3,8 +3,10 @@ itself."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from grader import files
@@ -13,6 +15,8 @@ from grader.model.errors import RunError, UsageError
 PACKAGE = Path(__file__).resolve().parents[1]
 HANDOUT = "handout.zip"
 """What a student's copy has beside the grader, where this package came as a wheel."""
+STUBS = "practice/stubs.zip"
+"""The untouched stubs in a student's copy, which git need not know."""
 
 
 def archive(package: Path = PACKAGE) -> Path | None:
@@ -38,12 +42,16 @@ def course(to: Path, package: Path = PACKAGE) -> Path:
 
 
 def stub(exercise: str, file: str, package: Path = PACKAGE) -> bytes | None:
-    """An exercise's untouched stub as the wheel brings it; None without a wheel."""
-    found = archive(package)
-    if found is None:
-        return None
-    with zipfile.ZipFile(found) as opened:
-        try:
+    """An exercise's untouched stub as the wheel or the copy brings it; None where neither does."""
+    for found in (package / HANDOUT, package / STUBS):
+        with contextlib.suppress(FileNotFoundError, KeyError), zipfile.ZipFile(found) as opened:
             return opened.read(f"exercises/{exercise}/{file}")
-        except KeyError:
-            return None
+    return None
+
+
+def keep_stubs(root: Path, names: Iterable[str]) -> None:
+    """Let a copy's own grader bring its stubs: files relative to `root`, each without its time, so that equal copies
+    are equal."""
+    with zipfile.ZipFile(root / "grader" / STUBS, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name in names:
+            opened.writestr(zipfile.ZipInfo(name), (root / name).read_bytes(), zipfile.ZIP_DEFLATED)

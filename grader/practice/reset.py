@@ -1,4 +1,4 @@
-"""Begin an exercise again: the stub comes back from git's history or the wheel, and the student's file stays."""
+"""Begin an exercise again: the stub comes back from git, the wheel or the copy, and the student's file stays."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ VERSIONS = 50
 
 def original(exercise: Exercise, root: Path) -> bytes:
     """The newest version of the stub in git's history that nobody has worked on: the student may have committed his
-    own since; without one, that of the wheel which this grader came as. Raises UsageError where there is none."""
+    own since; without one, that of the wheel or the copy which this grader came with. Raises UsageError where there is
+    none."""
     for source in _versions(exercise, root):
         if not _begun(exercise, source):
             return source
     if (stub := begin.stub(exercise.name, exercise.file)) is not None:
         return stub
     raise UsageError(
-        f"git has no untouched stub of {exercise.name}, so nothing was reset. Take {exercise.file} from a fresh clone."
+        f"git has no untouched stub of {exercise.name}, nor has this grader. Take {exercise.file} from a fresh clone."
     )
 
 

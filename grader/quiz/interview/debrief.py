@@ -123,8 +123,11 @@ class Debrief:
 
     @property
     def knew(self) -> str:
-        judged = [asked for asked in self.asked if asked.answer and asked.answer.right is not None]
-        return f"{sum(bool(asked.answer and asked.answer.right) for asked in judged)} of {len(judged)}"
+        """`3 of 4 right`, of the questions that were answered and that need no judgement of one's own."""
+        judged = [asked.answer for asked in self.asked if asked.answer and asked.answer.right is not None]
+        if not judged:
+            return "none to count" if any(asked.answer for asked in self.asked) else "none answered"
+        return f"{sum(bool(answer.right) for answer in judged)} of {len(judged)} right"
 
 
 def debrief(

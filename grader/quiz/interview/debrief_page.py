@@ -34,7 +34,7 @@ def _parts(found: Debrief) -> Iterator[list[str]]:
         f"Debrief of {found.interview.name}: {found.exercise.number} {found.exercise.title}",
         "",
         f"{found.took} of {clock(60 * found.interview.minutes)} used. Exercise: {found.score}, "
-        f"{count(len(found.interview.grades), 'grade')}.{far} Questions: {found.knew} right.",
+        f"{count(len(found.interview.grades), 'grade')}.{far} Questions: {found.knew}.",
     ]
     yield [f"  {words} {when}." for words, when in found.moments]
     yield _titled("Levels:", [line for each in found.levels for line in (
@@ -65,7 +65,8 @@ def _question(asked: Asked) -> list[str]:
     lines = [f"  - {first}", *(f"    {line}" for line in others), f"    {asked.word}{took}."]
     lines += [f"    You said: {' '.join(asked.typed.split())}"] if asked.typed else []
     if asked.ticks:
-        lines += ["    A good answer has in it:", *(f"    {MARKS[made]} {line}" for line, made in asked.ticks)]
+        marks = MARKS if asked.answer else dict.fromkeys(MARKS, "-")
+        lines += ["    A good answer has in it:", *(f"    {marks[made]} {line}" for line, made in asked.ticks)]
     else:
         lines.append(f"    A good answer: {asked.right}")
     return [*lines, f"    Why: {' '.join(asked.question.explanation.split())}"]

@@ -46,7 +46,7 @@ def advanced(interview: Interview, exercise: Exercise, now: datetime) -> Intervi
     asked = [name for level in exercise.levels[:number] for name in level.checks]
     if not asked or any(last.checks.get(name) not in PASSED for name in asked):
         return interview
-    at = interview.elapsed(now)
+    at = interview.moment(now)
     over = replace(interview.levels[-1], passed=at)
     coming = (LevelTime(begun=at),) if number < len(exercise.levels) else ()
     return replace(interview, levels=(*interview.levels[:-1], over, *coming))

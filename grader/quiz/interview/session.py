@@ -74,7 +74,7 @@ class InterviewSession:
 
     def hold(self) -> Interview:
         """Go on until the person leaves or the time is up. The interview as it is then."""
-        self._keep(self.interview)
+        self._keep(self.interview.begun_at(self.now()))
         self.say(self._welcome())
         try:
             self.begun()

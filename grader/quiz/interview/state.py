@@ -110,6 +110,10 @@ class Interview:
         """Seconds that it has run."""
         return sum(((end or now) - start).total_seconds() for start, end in self.spans)
 
+    def moment(self, now: datetime) -> float:
+        """When in the interview it is: the last grade comes when the time is up, however long it takes."""
+        return min(self.elapsed(now), 60 * self.minutes)
+
     def left_in_words(self, now: datetime) -> str:
         """`32:10 of 55:00 left`."""
         return f"{clock(self.left(now))} of {clock(60 * self.minutes)} left"
@@ -140,7 +144,7 @@ class Interview:
 
     def graded(self, report: Report, now: datetime, *, whole: bool = True) -> Interview:
         grade = Grade(
-            at=self.elapsed(now),
+            at=self.moment(now),
             status=report.status,
             score=report.score,
             max_score=report.max_score,
@@ -172,6 +176,10 @@ class Interview:
     def resumed(self, now: datetime) -> Interview:
         """Going on: after a pause, or after a crash, which counts until it was last seen."""
         return replace(self, spans=(*self._closed(self.seen), (now, None)), status="running", seen=now)
+
+    def begun_at(self, now: datetime) -> Interview:
+        """Its clock begins, or goes on, only now: what it took to get there is nobody's time."""
+        return replace(self, spans=(*self.spans[:-1], (now, self.spans[-1][1])), seen=now)
 
     def ended(self, status: str, now: datetime) -> Interview:
         return replace(self, spans=self._closed(now), status=status, seen=now)
