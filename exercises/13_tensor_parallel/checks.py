@@ -8,7 +8,7 @@ the same way, so that a sum that was forgotten is told by name.
 import torch
 from torch.nn.functional import gelu, linear
 
-from grader.checks import Attempt, NotJudged, Tensor, Tensors, TypedDict, holds, line_of, replay, told
+from grader.checks import Attempt, NotJudged, Tensor, Tensors, TypedDict, holds, line_of, rank_list, replay, told
 
 
 class Built(Attempt):
@@ -549,8 +549,8 @@ def test_alone(runs, probe):
 
 
 def test_bad_widths(runs, probe):
-    """A width that the ranks cannot share equally is a ValueError on every rank"""
-    came = runs("layers", recorded=["refusals"], after=list(probe.CALLS)[-1:])
+    """A width that the ranks cannot share equally is a ValueError on every rank, and none waits for another"""
+    came = runs("layers", recorded=["refusals", "waits"], after=list(probe.CALLS)[-1:])
     if not came:
         raise NotJudged("the code did not come so far")
     for run in came:
@@ -559,3 +559,8 @@ def test_bad_widths(runs, probe):
             for name in probe.BAD:
                 rank.expect(name in seen, f"building {name}", "ValueError", "it was not come to")
                 rank.expect_raised(seen[name], "ValueError", f"building {name} on {run.world_size} ranks")
+        for rank in run:
+            for name, others in rank.read("waits", dict[str, list[int]]).items():
+                subject = f"building {name}, where rank {rank.rank} comes late for it"
+                actual = f"{rank_list(others)} did not raise before rank {rank.rank} came"
+                rank.expect(not others, subject, "ValueError on the other ranks at once", actual)

@@ -8,6 +8,7 @@ from its secret. Nothing here knows an expected value.
 
 import gc
 import itertools
+import os
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from grader.kit import meeting, processes
 from grader.kit.memory import disregard_existing, storages
 from grader.kit.values import normal
 
@@ -166,8 +168,8 @@ IN_GROUPS = {
     "the MLP": Given("mlp"),
 }
 BAD = {
-    "a column-parallel layer of 7 output features": ("column", IN, 7),
     "a row-parallel layer of 7 input features": ("row", 7, OUT),
+    "a column-parallel layer of 7 output features": ("column", IN, 7),
     "an MLP of 7 hidden features": ("mlp", 7, 7),
     "a column-parallel layer of 1 output feature": ("column", IN, 1),
     "a row-parallel layer of 1 input feature": ("row", 1, OUT),
@@ -175,6 +177,8 @@ BAD = {
 }
 """Widths that neither two nor three ranks divide: the kind, then the layer's features in and out, or the MLP's hidden
 ones twice."""
+LATE, QUIET = 3, 25
+"""So many of them are asked for once more, with a rank that comes late; and looks after which a process waits."""
 
 # -- layers -----------------------------------------------------------------------------------------------------------
 
@@ -264,6 +268,7 @@ def layers(rank):
         rank.tell_trace()
     if rank.world_size > 1:
         rank.record("refusals", {name: refusal(rank, *bad) for name, bad in BAD.items()})
+        rank.record("waits", {name: last_of_all(rank, name, *bad) for name, bad in list(BAD.items())[:LATE]})
 
 
 def look_at(rank, given, name):
@@ -380,6 +385,26 @@ def refusal(rank, kind, *sizes):
     else:
         dense = [nn.Linear(*sizes, device=rank.device)]
     return rank.attempt(build, rank, kind, dense).described()
+
+
+def last_of_all(rank, name, kind, *sizes):
+    """The same of a last rank that comes later: when all others have been refused, or wait in their sleep. Which ranks
+    waited for it."""
+    pids = list(meeting.tell_all(rank, f"{name} pids", os.getpid()).values())
+    done = [rank.shared / f"{name} {number}" for number in range(rank.world_size)]
+    waiting = []
+    if rank.rank == rank.world_size - 1:
+        asleep = [processes.asleep_for(QUIET, [pid]) for pid in pids[:-1]]
+
+        def settled():
+            looked = [idle() for idle in asleep]
+            return all(file.exists() or idle for file, idle in zip(done[:-1], looked, strict=True))
+
+        meeting.wait_until(settled, look=0.02)
+        waiting = [number for number, file in enumerate(done[:-1]) if not file.exists()]
+    refusal(rank, kind, *sizes)
+    done[rank.rank].touch()
+    return waiting
 
 
 def groups(rank):
