@@ -54,9 +54,10 @@ PARTS = {
     "unused_somewhere": "steps with parameters that some ranks do not use",
     "two_wrappers": "a backward pass through two wrappers",
     "twice": "two backward passes before one finish_gradient_synchronization",
+    "twice_again": "two backward passes before one finish_gradient_synchronization, once more",
 }
 """The parts of the probe in words, in their order."""
-APART = ("unused_everywhere", "unused_after_no_sync", "unused_somewhere", "two_wrappers", "twice")
+APART = ("unused_everywhere", "unused_after_no_sync", "unused_somewhere", "two_wrappers", "twice", "twice_again")
 """Those in runs of their own."""
 
 
@@ -467,6 +468,8 @@ def test_overlaps(runs, probe):
         rank.expect(len(late) <= AT_THE_END, subject, wanted, seen, line=line_of(part))
         if kind == "tiny":
             expect_reversed(rank, part, probe)
+    for run, _ in part_of(runs, "first_step"):
+        expect_all_in_backward(run, "step 0 of first_step")
 
 
 def expect_reversed(rank, part, probe):
@@ -581,7 +584,7 @@ def test_no_sync_inside(runs, probe):
     for part, times in (("no_sync_once", "once"), ("no_sync_twice", "twice")):
         for run, seen in part_of(runs, part, list[Taken]):
             for rank, own in zip(run, planned(probe, run, part, 0, inside=True), strict=True):
-                sent = rank.during(f"no_sync before step 0 of {part}").at_least(SMALL)
+                sent = rank.during(f"no_sync before step 0 of {part}")
                 silent = run.world_size == 1 or not len(sent)
                 rank.expect(silent, f"in no_sync, entered {times}", "nothing sent", told(sent), line=line_of(sent))
                 inside = seen[rank.rank][0]["inside"] if seen[rank.rank] else {}
@@ -634,14 +637,16 @@ def test_used_in_no_sync(runs, probe):
 
 def test_twice(runs, probe):
     """Two backward passes before one finish raise an error, or are averaged both"""
-    in_order(runs, APART[:-1])
-    for run in runs("apart", recorded=["twice"], after=["two_wrappers"]):
-        Baseline(runs, probe, run)
-        for rank in run:
-            outcome = rank.read("twice", Part)
-            if outcome["raised"]:
-                clear = not ACCIDENTS & set(outcome["raised"]) and bool(outcome["message"].strip())
-                rank.expect(clear, PARTS["twice"], "an error that says what is wrong", ": ".join(outcome["raised"][:1]))
-            else:
-                every = gradients(probe, run, "plain", ("twice",), ("twice", 0), ("twice", 1))
-                expect_average(runs, probe, run, {rank.rank: saw(rank, "twice", Tensors)}, every, PARTS["twice"])
+    in_order(runs, APART[: APART.index("twice")])
+    for part, before in (("twice", "two_wrappers"), ("twice_again", "twice")):
+        for run in runs("apart", recorded=[part], after=[before]):
+            Baseline(runs, probe, run)
+            for rank in run:
+                outcome = rank.read(part, Part)
+                if outcome["raised"]:
+                    clear = not ACCIDENTS & set(outcome["raised"]) and bool(outcome["message"].strip())
+                    seen = ": ".join(outcome["raised"][:1])
+                    rank.expect(clear, PARTS[part], "an error that says what is wrong", seen)
+                else:
+                    every = gradients(probe, run, "plain", ("twice",), ("twice", 0), ("twice", 1))
+                    expect_average(runs, probe, run, {rank.rank: saw(rank, part, Tensors)}, every, PARTS[part])

@@ -246,6 +246,7 @@ def apart(rank):
         do(rank, part)
     do(rank, "two_wrappers", two_wrappers)
     do(rank, "twice", twice)
+    do(rank, "twice_again", twice)
 
 
 def do(rank, part, function=None):
