@@ -28,7 +28,7 @@ TWO = 2
 DONE = {
     "stack": "training a stack of blocks on one rank",
     "outputs": "forward passes on one rank",
-    "models": "training other models, and with Adam, on one rank",
+    "models": "training other models, with Adam, and with zeroed gradients, on one rank",
     "middle": "full_state_dict between backward and step, on one rank",
     "dtypes": "full_state_dict of a bfloat16 model on one rank",
 }
@@ -179,12 +179,13 @@ def test_evaluation(runs, probe):
 
 
 def test_models(runs, probe):
-    """A unit used twice or with two names, only units, no unit at all, two models in turn, and Adam train as well"""
+    """Units used twice or with two names, only units, none, two models in turn, Adam, zeroed gradients: all train"""
     titles = list(probe.MODELS)[1:]
-    for run in judged(runs, probe, "models", [*titles, "under Adam"]):
+    for run in judged(runs, probe, "models", [*titles, "under Adam", probe.ZEROED]):
         for title in titles:
             expect_history(run, probe, title, title)
         expect_history(run, probe, "under Adam", STACK, kind="Adam", options={"lr": 0.05})
+        expect_history(run, probe, probe.ZEROED, STACK)
 
 
 # The full state

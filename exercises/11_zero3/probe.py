@@ -124,6 +124,9 @@ MODELS = {
 }
 
 
+ZEROED = "with gradients that zero_grad sets to zeros"
+
+
 def build(title, seed, dtype=torch.float64):
     """The bare model with its initial values."""
     model = MODELS[title]().to(dtype)
@@ -145,15 +148,15 @@ def loss_of(model, secret, step, device="cpu"):
 class Training:
     """A model under FullyShardedModule, and an optimizer over its parameters()."""
 
-    def __init__(self, rank, title, kind="SGD", options=None):
-        self.rank = rank
+    def __init__(self, rank, title, kind="SGD", options=None, set_to_none=True):
+        self.rank, self.set_to_none = rank, set_to_none
         options = {"lr": 0.1, "momentum": 0.9} if options is None else options
         self.model = rank.student.FullyShardedModule(build(title, rank.seed).to(rank.device), Block)
         self.optimizer = getattr(torch.optim, kind)(self.model.parameters(), **options)
 
     def backward(self, step, between=lambda: None):
         """Gradients of a step; `between` is called when backward has ended and is not finished yet."""
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(self.set_to_none)
         loss_of(self.model, self.rank.secret, step, self.rank.device).backward()
         between()
         self.model.finish_gradient_synchronization()
@@ -233,7 +236,7 @@ def outputs(rank):
 
 
 def models(rank):
-    """Other models than a stack, the last two in turn, and another optimizer."""
+    """Other models than a stack, the last two in turn; another optimizer, and gradients that become zeros, not None."""
     *titles, last_but_one, last = list(MODELS)[1:]
     for title in titles:
         rank.record(title, Training(rank, title).advance(range(STEPS)))
@@ -245,6 +248,7 @@ def models(rank):
     for title, history in histories.items():
         rank.record(title, history)
     rank.record("under Adam", Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}).advance(range(STEPS)))
+    rank.record(ZEROED, Training(rank, "a stack of blocks", set_to_none=False).advance(range(STEPS)))
 
 
 def middle(rank):
