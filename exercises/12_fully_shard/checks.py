@@ -11,7 +11,19 @@ import zipfile
 import torch
 from torch.nn.functional import cross_entropy
 
-from grader.checks import Attempt, CheckFailed, Tensor, Tensors, TypedDict, amount, holds, listed, memory, replay
+from grader.checks import (
+    Attempt,
+    CheckFailed,
+    Tensor,
+    Tensors,
+    TypedDict,
+    amount,
+    holds,
+    line_of,
+    listed,
+    memory,
+    replay,
+)
 
 SMALL = 1024
 """Bytes. What is smaller may be a barrier or a flag, and no unit is."""
@@ -197,9 +209,15 @@ def test_mesh(runs, probe):
         expect_training(probe, run, "column", "one", ranks, seed)
         for rank in ranks:
             members = [other.rank for other in ranks]
-            strangers = {one for part in rank.during(region(probe, "one", 0)) for one in part.group} - {*members}
-            wanted, seen = f"the ranks {listed(members)}", f"also {listed(sorted(strangers))}"
-            rank.expect(not strangers, "the ranks that communicate in a step, in a mesh of two of four", wanted, seen)
+            for what, where in (
+                ("while a model is sharded", f"sharding {probe.LAYOUTS['one']}"),
+                ("in a step", region(probe, "one", 0)),
+            ):
+                part = rank.during(where)
+                strangers = {one for communication in part for one in communication.group} - {*members}
+                wanted, seen = f"the ranks {listed(members)}", f"also {listed(sorted(strangers))}"
+                subject = f"the ranks that communicate {what}, in a mesh of two of four"
+                rank.expect(not strangers, subject, wanted, seen, line=line_of(part))
 
 
 # Traffic

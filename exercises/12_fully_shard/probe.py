@@ -162,7 +162,8 @@ class Trainee:
     def __init__(self, rank, layout, mesh, seed, title=""):
         self.rank, self.title, self.outputs = rank, title or LAYOUTS[layout], []
         model = build(layout, seed).to(rank.device)
-        self.model, self.returned = sharded(rank, model, mesh, Block)
+        with rank.region(f"sharding {self.title}"):
+            self.model, self.returned = sharded(rank, model, mesh, Block)
         self.optimizer = torch.optim.SGD(self.model.parameters(), **options_of(layout))
 
     def step(self, number):
