@@ -9,6 +9,7 @@ import inspect
 import itertools
 import math
 import time
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -99,7 +100,11 @@ SIZES = {
     "no elements in two dimensions": Given(shape=(3, 0), sizes=(2,)),
     "13 elements": Given(shape=(13,), sizes=(2, 3)),
 }
-LATE = {"a vector that is overwritten at once": Given(shape=(48,), sizes=(2,))}
+LATE = {
+    "a vector that is overwritten at once": Given(shape=(48,), sizes=(2,)),
+    "another vector that is overwritten at once": Given(shape=(48,), sizes=(2,)),
+}
+"""In the first rank 1 receives late, in the second rank 0."""
 STAGES = (FIRST, AGAIN | SHAPES | VIEWS, SIZES, DTYPES, LATE)
 """What is handed in, by name and in order. After each stage the rank tells what it has sent, as it may crash in the
 next one: a buffer of the default dtype ends the process where the tensor has another."""
@@ -130,10 +135,9 @@ def ring(rank):
     made = {name: new_group(ranks) for name, ranks in GROUPS.items() if rank.world_size == WORLD}
     ways = itertools.cycle([(), (None,), (dist.group.WORLD,)])
     for stage in STAGES:
-        if stage is LATE and rank.rank == 0:
-            receive_late()
-        for name, given in stage.items():
-            call(rank, name, given, rank.world_size in given.sizes, *next(ways))
+        for number, (name, given) in enumerate(stage.items(), start=1):
+            with receiving_late() if stage is LATE and rank.rank == len(LATE) - number else nullcontext():
+                call(rank, name, given, rank.world_size in given.sizes, *next(ways))
         rank.tell_trace()
     for what, given in IN_GROUPS.items():
         for name, ranks in GROUPS.items():
@@ -196,12 +200,17 @@ LATENESS = 0.1
 is judged by it: right code waits, however long it takes."""
 
 
-def receive_late():
-    """From now on this process begins to receive a little later than it could."""
-    receive = dist.ProcessGroup.recv
+@contextmanager
+def receiving_late():
+    """In here this process begins to receive a little later than it could."""
+    method, receive = vars(dist.ProcessGroup)["recv"], dist.ProcessGroup.recv
 
     def late(*args, **kwargs):
         time.sleep(LATENESS)
         return receive(*args, **kwargs)
 
     dist.ProcessGroup.recv = late
+    try:
+        yield
+    finally:
+        dist.ProcessGroup.recv = method
