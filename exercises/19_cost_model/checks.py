@@ -489,13 +489,18 @@ def test_defaults(runs):
 
 def test_png(runs):
     """A path gets a PNG of the figure, and without one nothing is written"""
-    for family, name in ((OVERHEAD, "overhead.png"), (SCALING, "scaling.png")):
+    kinds = ["a str", "a pathlib.Path"]
+    for family, name, (first, other) in ((OVERHEAD, "overhead.png", kinds), (SCALING, "scaling.png", kinds[::-1])):
         for run in runs(family):
             for rank in run:
-                figure(rank, "second", f"{FUNCTION[family]} with a path")
+                figure(rank, "second", f"{FUNCTION[family]} with {first} for its path")
                 rank.expect_equal(rank.read("no file", list[str]), [], "files that were written without a path")
-                rank.expect_equal(rank.read("files", list[str]), [name], "files that were written")
+                written = f"files that {FUNCTION[family]} wrote where the path is"
+                rank.expect_equal(rank.read("files", list[str]), [name], f"{written} {first}")
                 expect_picture(rank, rank.read("picture", Picture), name)
+                figure(rank, "third", f"{FUNCTION[family]} with {other} for its path")
+                more = rank.read("further files", list[str])
+                rank.expect_equal(more, [f"further-{name}"], f"{written} {other}")
 
 
 def expect_picture(rank, seen, name):

@@ -86,7 +86,7 @@ BAD = {
         "all_reduce_seconds": lambda draw: [[size(draw), few, bandwidth(draw)] for few in (0, -draw.randrange(1, 9))],
         "amdahl_speedup": lambda draw: [[draw.random(), few] for few in (0, -draw.randrange(1, 9))],
         "model_state_bytes": lambda draw: [[size(draw), few, stage] for few in (0, -2) for stage in range(4)],
-        "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3]],
+        "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3], [-4, -3]],
     },
     "negative sizes and times": {
         "all_reduce_bytes": lambda draw: [[-size(draw), ranks(draw)], [-1e-3, 1]],
@@ -94,12 +94,17 @@ BAD = {
             [-size(draw), ranks(draw), bandwidth(draw)],
             [size(draw), ranks(draw), bandwidth(draw), -latency(draw)],
             [size(draw), 1, bandwidth(draw), -1e-9],
+            [-1e3, 4, 1e9, 1.0],
         ],
-        "communication_efficiency": lambda draw: [[-draw.uniform(0.1, 1), 2.0], [2.0, -draw.uniform(0.1, 1)]],
+        "communication_efficiency": lambda draw: [
+            [-draw.uniform(0.1, 1), 2.0],
+            [2.0, -draw.uniform(0.1, 1)],
+            [-draw.uniform(0.1, 1), -draw.uniform(0.1, 1)],
+        ],
         "model_state_bytes": lambda draw: [[-size(draw), ranks(draw), stage] for stage in range(4)],
         "tensor_parallel_bytes": lambda draw: [
-            [-draw.randrange(1, 99) if place == other else draw.randrange(1, 99) for other in range(5)]
-            for place in range(5)
+            [-draw.randrange(1, 99) if other in places else draw.randrange(1, 99) for other in range(5)]
+            for places in [*((place,) for place in range(5)), *((place, (place + 1) % 5) for place in range(5))]
         ],
     },
     "p, bandwidth and stage": {
@@ -199,7 +204,8 @@ def scaling_figure(rank):
 
 
 def show(rank, draw, arguments, path):
-    """Calls of one figure's function, and what each leaves behind. `path` is a str or a Path, as they come."""
+    """Calls of one figure's function, and what each leaves behind. `path` is a str or a Path; a further call has the
+    other kind."""
     given = functools.partial(arguments, rank.secret)
     rank.record("backend at first", backend_at_first())
     states, before = {"at the import": state()}, files()
@@ -215,6 +221,10 @@ def show(rank, draw, arguments, path):
         second = rank.attempt(draw, path, **given("second"))
         rank.record("second", described(second))
         rank.record("files", sorted(files() - before))
+        further = rank.scratch / f"further-{Path(path).name}"
+        third = rank.attempt(draw, further if isinstance(path, str) else str(further), **given("third"))
+        rank.record("third", described(third))
+        rank.record("further files", sorted(files() - before - {Path(path).name}))
         rank.record("defaults", described(rank.attempt(draw)))
         rank.record("first at the end", described(first))
         states["after"] = state(standing)
