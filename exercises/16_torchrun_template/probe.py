@@ -7,6 +7,8 @@ model are drawn for each rank and attempt anew. This file is imported by the wor
 value.
 """
 
+import errno
+import functools
 import importlib
 import importlib.util
 import json
@@ -198,6 +200,25 @@ def prepare():
     """Runs in each fork before the script."""
     SPIES.append(disturb.WriteSpy())
     ENTERED.enter_context(stores.held_groups())
+    stores.stand_in_for_stores(functools.partial(place, os.environ.get("MASTER_PORT")))
+
+
+def place(agreed, options):
+    """Where a script really meets. Launches run side by side: one without a launcher has a port of its own for whatever
+    default it falls back to, and below a launcher each fixed port but the one `agreed` on is somebody else's."""
+    port = options.get("port")
+    if agreed is None:
+        return {"port": own_port(port)}
+    if port and str(port) != agreed:
+        said = f"port {port} is another job's; the launcher of this one has set MASTER_PORT to {agreed}"
+        raise OSError(errno.EADDRINUSE, said)
+    return {}
+
+
+@functools.cache
+def own_port(asked):
+    """The port that this process has in the place of one that is asked for; who asks for any gets any."""
+    return stores.reserved_port() if asked else asked
 
 
 WORKLOAD = """
