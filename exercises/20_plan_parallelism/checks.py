@@ -363,7 +363,26 @@ def possible(runs, probe, *names):
 def expect_legal(rank, there, seen):
     rank.expect_success(seen["outcome"], f"plan: {there.words}", expected="a plan")
     rank.expect(seen["fields"], f"plan: {there.words}", "a Plan of whole numbers", f"a {seen['type']}")
-    rank.expect(tuple(seen["fields"]) in there.plans, f"plan: {there.words}", "a legal plan", plan_text(seen))
+    if tuple(seen["fields"]) not in there.plans:
+        told = f"{plan_text(seen)}: {broken_rule(there, seen)}"
+        rank.fail(f"plan: {there.words}", expected="a legal plan", actual=told)
+
+
+def broken_rule(there, seen):
+    """Why a plan is not legal."""
+    (layers, _, heads, *_, total), (nodes, per_node, *_) = there.model, there.cluster
+    dp, tp, pp, stage, batch, _ = seen["fields"]
+    gpus = nodes * per_node
+    rules = {
+        "a number below 1": min(dp, tp, pp, batch) < 1,
+        f"dp · tp · pp is not {gpus}": dp * tp * pp != gpus,
+        f"tp does not divide {heads} heads": tp > 0 and heads % tp,
+        f"tp does not divide a node's {per_node} GPUs": tp > 0 and per_node % tp,
+        f"pp does not divide {layers} layers": pp > 0 and layers % pp,
+        f"dp · micro_batch does not divide {total} sequences": dp * batch > 0 and total % (dp * batch),
+        "zero_stage is above 1 in a pipeline": pp > 1 and stage > 1,
+    }
+    return next((words for words, broken in rules.items() if broken), "zero_stage is not 0 to 3")
 
 
 def plan_text(seen):
