@@ -110,7 +110,7 @@ BAD = {
     "p, bandwidth and stage": {
         "amdahl_speedup": lambda draw: [[-draw.uniform(0.001, 1), 4], [1 + draw.uniform(0.001, 1), 4], [1.5, 1]],
         "all_reduce_seconds": lambda draw: [[size(draw), ranks(draw), 0], [0, 1, 0.0]],
-        "model_state_bytes": lambda draw: [[size(draw), ranks(draw), draw.choice([4, 5])]],
+        "model_state_bytes": lambda draw: [[size(draw), ranks(draw), draw.choice([4, 5])], [size(draw), 1, 4]],
     },
 }
 """Impossible input by its kind, and by the formula that is asked."""
