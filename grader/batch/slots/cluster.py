@@ -9,14 +9,18 @@ import importlib
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from grader.batch.seam import Work
 from grader.model.errors import UsageError
 
 OLDEST = (2, 60)
+ANSWER_SECONDS = 5.0
+"""How long the head of a cluster may take to accept a connection."""
 REMEDY = "pip install 'ranklings[ray]'"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to anybody
@@ -42,6 +46,7 @@ def started(ray: Any, **options: Any) -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
+        check_answers(options["address"])
         with _signals_kept():
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:
@@ -50,6 +55,29 @@ def started(ray: Any, **options: Any) -> None:
             f"The Ray cluster at {where} cannot be used ({first_line(error)}). `ray status --address={where}` "
             "says whether it is up; RAY_AUTH_TOKEN must be its token, where it has one."
         ) from error
+
+
+def check_answers(address: str) -> None:
+    """Raises ConnectionError where nobody listens at the address. Ray would try for minutes, and hear no signal
+    meanwhile; it also remembers, for "auto", clusters that have ended."""
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or _remembered()
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return  # only Ray knows what that is
+    try:
+        socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(f"nobody answers at {address}: {error}") from None
+
+
+def _remembered() -> str:
+    """The address of the cluster that `ray start` has begun or joined here last; empty where there was none."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        return (Path(folder) / "ray" / "ray_current_cluster").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def actor_class(ray: Any) -> Any:
