@@ -34,10 +34,12 @@ class Resembling:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resemblance:
     """One exercise. Hand-ins are called by their unit, or by whom they are of. `identical` are those with the same
-    bytes, `groups` those that hang together by pairs."""
+    bytes, `groups` those that hang together by pairs, `alike` how many pairs there are, the closest of which are
+    `pairs`."""
 
     exercise: str
     files: int
+    alike: int
     identical: tuple[tuple[str, ...], ...]
     pairs: tuple[Resembling, ...]
     groups: tuple[tuple[str, ...], ...]
@@ -94,6 +96,7 @@ def _resemblance(name: str, units: Units, template: str, least: float, names: bo
     return Resemblance(
         exercise=name,
         files=len(units),
+        alike=len(alike),
         identical=tuple(_same(key, unit, names) for key, unit in units.items() if len(unit.who) > 1),
         pairs=tuple(_resembling(pair, called) for pair in alike[:MOST]),
         groups=tuple(tuple(called[key] for key in group) for group in clusters(alike) if len(group) > 2),

@@ -25,7 +25,7 @@ SHOWN = 15
 @click.argument("folder", metavar="DIR", type=options.file_path)
 @click.option("--least", type=click.FloatRange(0, 1), default=0.4, show_default=True, help="How alike two must be.")
 @click.option("--names", is_flag=True, help="Say whose hand-ins they are. Without it they are called by their units.")
-@click.option("--json", type=options.file_path, metavar="FILE", help="All pairs and groups as data.")
+@click.option("--json", type=options.file_path, metavar="FILE", help="All groups and the closest pairs as data.")
 @click.option(
     "--export",
     "wanted",
@@ -62,7 +62,7 @@ def _stub(exercises: Path, name: str) -> str:
 
 def told(each: find.Resemblance) -> Iterator[str]:
     """An exercise in a few lines."""
-    yield f"{each.exercise}: {count(each.files, 'file')}, {count(len(each.pairs), 'pair')} alike in code"
+    yield f"{each.exercise}: {count(each.files, 'file')}, {count(each.alike, 'pair')} alike in code"
     for same in each.identical[:SHOWN]:
         yield f"  the same bytes: {', '.join(same)}"
     for group in each.groups:
