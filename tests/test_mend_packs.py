@@ -73,14 +73,15 @@ def test_a_file_that_is_no_pack_is_named(root, tmp_path, damage, monkeypatch):
     assert pack.load("91_other", tmp_path) is None
 
 
-def test_mutants_are_chosen_check_by_check_and_those_without_a_function_are_left(root):
+def test_mutants_are_chosen_check_by_check_and_those_with_nothing_to_find_are_left(root):
     found = mending.exercise(root)
     mutants = catalog.load_mutants(found, root)
     lacking = replace(mutants[0], name="lacks", source="import torch\n")
     several = replace(mutants[0], name="several", fails=("sums", "refuses"))
+    switched = replace(mutants[0], name="switched", source=mutants[0].source + "\nif False and total:\n    pass\n")
     chosen = mends.choose(found, [lacking, several, *mutants], 3)
     assert [mutant.name for mutant in chosen] == [mutant.name for mutant in mutants]
-    assert len(mends.choose(found, [lacking, several, *mutants], 9)) == 4
+    assert len(mends.choose(found, [lacking, switched, several, *mutants], 9)) == 4
 
 
 def test_a_pack_is_stale_where_a_program_or_a_check_has_changed_and_not_for_words(root, tmp_path):

@@ -42,10 +42,10 @@ class State:
 
 def choose(exercise: Exercise, mutants: Sequence[Mutant], most: int = MOST) -> tuple[Mutant, ...]:
     """By check, in the order of the exercise: the first mutant that fails it, then the second that does, and so on.
-    Those that fail fewer checks go first, for their pages tell one thing; those that lack a function of the contract
-    are left, for there is nothing to find."""
+    Those that fail fewer checks go first, for their pages tell one thing; those that lack a function of the contract,
+    or have a condition that says False, are left, for there is nothing to find."""
     required = {one.name.partition(".")[0] for one in exercise.requires}
-    whole = [mutant for mutant in mutants if required <= set(_defined(mutant.source))]
+    whole = [mutant for mutant in mutants if required <= set(_defined(mutant.source)) and not _is_plain(mutant.source)]
     simple = sorted(whole, key=lambda mutant: len(mutant.fails))
     queues = [[mutant for mutant in simple if check.id in mutant.fails] for check in exercise.checks]
     chosen: dict[str, Mutant] = {}
@@ -57,6 +57,12 @@ def choose(exercise: Exercise, mutants: Sequence[Mutant], most: int = MOST) -> t
                 mutant = queue.pop(0)
                 chosen[mutant.name] = mutant
     return tuple(mutant for mutant in mutants if mutant.name in chosen)
+
+
+def _is_plain(source: str) -> bool:
+    """Whether a condition of it stands switched on or off, which is seen at a glance."""
+    tests = (node.test for node in ast.walk(ast.parse(source)) if isinstance(node, ast.If | ast.IfExp))
+    return any(isinstance(part, ast.Constant) for test in tests for part in (test, *getattr(test, "values", ())))
 
 
 def _defined(source: str) -> Iterator[str]:

@@ -6,8 +6,9 @@ import contextlib
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, TextIO, TypedDict
 
 import click
 
@@ -16,8 +17,28 @@ from grader.model.errors import RunError
 
 
 def say(sentence: str) -> None:
+    """To stderr: one line for a log, and wrapped at words on a terminal."""
+    if sys.stderr.isatty():
+        sentence = fitted(sentence, width(sys.stderr))
     with contextlib.suppress(OSError):
         click.echo(sentence, err=True)
+
+
+def show_fitted(text: str) -> None:
+    """To stdout, and no line longer than the terminal is wide."""
+    show(fitted(text, width()))
+
+
+def fitted(text: str, width: int) -> str:
+    """The text with its long lines wrapped at words, as far in as they begin. Painted lines fit already."""
+    return "\n".join(_folded(line, width) for line in text.split("\n"))
+
+
+def _folded(line: str, width: int) -> str:
+    if len(line) <= width or "\x1b" in line:
+        return line
+    lead = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(line, width, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False)
 
 
 def show(text: str) -> None:
@@ -49,8 +70,9 @@ def takes_links() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def width() -> int:
-    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+def width(stream: TextIO | None = None) -> int:
+    """How many columns a stream has, standard output where none is named."""
+    return shutil.get_terminal_size((80, 24)).columns if (stream or sys.stdout).isatty() else 80
 
 
 class Style(TypedDict):

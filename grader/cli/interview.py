@@ -107,7 +107,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
             store=store,
             now=clock.now,
             ask=asker(left, asked.plain),
-            say=console.show,
+            say=console.show_fitted,
             grade=lambda only: _unremarked(grader.grade(only)),
             show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
             statement=statement.rendered(text, **style),
@@ -212,7 +212,7 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     exercise = catalog.load(over.exercise, root)
     items = {item.id: item for bank in course_banks(root) for item in bank.questions}
     keep = functools.partial(interviews.keep, store=store)
-    over = rubric.tick(over, items, ask=input, say=console.show, keep=keep, learn=_learner(store), page=shown)
+    over = rubric.tick(over, items, ask=input, say=console.show_fitted, keep=keep, learn=_learner(store), page=shown)
     due = {name: card.due for name, card in deck.known(store).items()}
     if again := mastery.due(store, over.exercise):
         due[over.exercise] = again
@@ -222,4 +222,4 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))
     console.show("\n" + debrief_page.text(found, console.width()))
-    console.show(f"\nTo keep: {files.near(page)}")
+    console.show_fitted(f"\nTo keep: {files.near(page)}")

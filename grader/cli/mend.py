@@ -82,7 +82,7 @@ def part(
     begun = [mend for mend in store.mends() if mend.name in interview.mended]
     resumed = next(((drawn, mend) for mend in begun if mend.open and (drawn := choice.resumed(mend, root))), None)
     if resumed is None and len(interview.mended) >= interview.mends:
-        console.show("Those were all the mends.")
+        console.show_fitted("Those were all the mends.")
         return interview
     minutes = min(MINUTES, left() / 60)
     asked = MendOptions(exercise=None, minutes=minutes, new=True, spoil=False, html=None, plain=plain)
@@ -135,7 +135,7 @@ def _held(
             store=store,
             now=clock.now,
             ask=asker(left, plain),
-            say=console.show,
+            say=console.show_fitted,
             grade=grader.grade,
             show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
             page=Page(plain=plain, color=style["color"], width=style["width"]),

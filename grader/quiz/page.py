@@ -18,6 +18,8 @@ from grader.wording.paper import on_paper
 
 WIDEST = 96
 """Columns. Longer lines of prose are hard to read."""
+FURTHER = 4
+"""Columns by which a line of code that does not fit goes on further in."""
 STYLES = {"right": "bold green", "wrong": "bold red", "note": "cyan", "title": "bold"}
 
 
@@ -36,15 +38,19 @@ class Page:
         return "\n" + self._paper(Rule(Text(f" {words} ", style=STYLES["title"]), align="left", style="dim"))
 
     def prose(self, text: str, style: str = "", hang: str = "") -> str:
-        """Paragraphs, wrapped to the width; indented lines stay as they are. `hang` stands before the first line."""
+        """Paragraphs, wrapped to the width; indented lines stay as they are, but for what would not fit, which goes on
+        further in. `hang` stands before the first line."""
         parts = [self._paragraph(line, style, hang if not index else " " * len(hang))
                  for index, line in enumerate(text.split("\n"))]  # fmt: skip
         return self._paper(Group(*parts))
 
     def _paragraph(self, line: str, style: str, hang: str) -> RenderableType:
         width = min(self.width, WIDEST)
-        lines = line if line.startswith("  ") else fill(line, max(width - len(hang), 20), break_long_words=False,
-                                                        break_on_hyphens=False)  # fmt: skip
+        room = max(width - len(hang), 20)
+        further = " " * (len(line) - len(line.lstrip()) + FURTHER) if line.startswith("  ") else ""
+        kept = bool(further) and len(line) <= room
+        lines = line if kept else fill(line, room, subsequent_indent=further, break_long_words=False,
+                                       break_on_hyphens=False)  # fmt: skip
         shown = indent(lines, " " * len(hang))
         text = Text(hang + shown[len(hang) :] if hang else shown, style="" if self.plain else STYLES.get(style, ""))
         return Padding(text, 0, expand=False)
