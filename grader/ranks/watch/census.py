@@ -65,8 +65,8 @@ class Census:
         now = time.monotonic()
         if now - self._counted >= EVERY:
             self._counted = now
-            members = _members(pids)
-            if found := self._processes(members) or self._memory(members, pids):
+            present = members(pids)
+            if found := self._processes(present) or self._memory(present, pids):
                 return found
         if now - self._measured >= DISK_EVERY:
             self._measured = now
@@ -111,7 +111,7 @@ class Census:
 
     def _disk(self, pids: Mapping[int, int]) -> Excess | None:
         size = sum(map(usage.used, self._elsewhere))
-        size += usage.nameless_files([process.pid for _, process in _members(pids)], self._elsewhere)
+        size += usage.nameless_files([process.pid for _, process in members(pids)], self._elsewhere)
         for count, entry in enumerate(usage.files_below(self._folders), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
@@ -138,7 +138,7 @@ def census_of(request: Request, folder: Path, base: int) -> Census:
     )
 
 
-def _members(pids: Mapping[int, int]) -> list[tuple[Owner, psutil.Process]]:
+def members(pids: Mapping[int, int]) -> list[tuple[Owner, psutil.Process]]:
     """Every process below this one with the rank that it comes from."""
     children = psutil.Process().children(recursive=True)
     owners: dict[int, Owner] = {pid: rank for rank, pid in pids.items()}

@@ -4,7 +4,7 @@ the judge and not to the rank."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import psutil
 
 from grader.model.witness import Below, Seen
 from grader.ranks.watch import usage
+from grader.ranks.watch.census import members
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.watched import Watched
 
@@ -35,17 +36,20 @@ class Sights:
     def told(self) -> tuple[Seen, ...]:
         return tuple(self._seen)
 
-    def look(self, rank: Watched, name: str) -> None:
-        """Look at a rank that has asked for it. Raises OverBudget, WireError as Account.see."""
+    def look(self, rank: Watched, name: str, pids: Mapping[int, int]) -> None:
+        """Look at a rank that has asked for it; `pids` are those of all ranks. Raises OverBudget, WireError as
+        Account.see."""
         rank.account.see(name)
         if rank.live:
-            below = list(_below(rank.pid))
+            present = members(pids)
+            below = [one for owner, one in present if owner == rank.rank and one.pid != rank.pid]
+            astray = [one.pid for owner, one in present if owner is None]
             own = self._folder.path / f"rank{rank.rank}"
             processes, files = self._left[rank.rank]
             found = Seen(
                 rank=rank.rank,
                 name=_short(name),
-                memory=self._memory(rank.pid, [one.pid for one in below], own),
+                memory=self._memory(rank.pid, [one.pid for one in below], astray, own),
                 processes=tuple(_told(one) for one in below[:processes]),
                 files=tuple(islice(_names([self._folder.shared, own], self._folder.path), files)),
             )
@@ -53,21 +57,17 @@ class Sights:
             self._seen.append(found)
         rank.ask(SEEN)
 
-    def _memory(self, pid: int, below: list[int], own: Path) -> int | None:
+    def _memory(self, pid: int, below: list[int], astray: list[int], own: Path) -> int | None:
         """Pages of its own and of what it started, files without a name, those in its folder, and its part of those in
-        the folders of all ranks. None where this system does not tell."""
+        the folders of all ranks and of the processes that no rank is the parent of any more. None where this system
+        does not tell."""
         try:
             anonymous, shared = usage.kinds_of_memory(pid)
         except OSError:
             return None
-        common = usage.size_of([self._folder.shared, self._folder.temporary]) // self._ranks
-        shared = max(shared, usage.nameless_files([pid, *below])) + sum(map(usage.shared_out, below))
-        return anonymous - self._base + shared + usage.size_of([own]) + common
-
-
-def _below(pid: int) -> Iterator[psutil.Process]:
-    with contextlib.suppress(psutil.Error):
-        yield from psutil.Process(pid).children(recursive=True)
+        common = usage.size_of([self._folder.shared, self._folder.temporary]) + sum(map(usage.shared_out, astray))
+        shared = max(shared, usage.nameless_files([pid, *below, *astray])) + sum(map(usage.shared_out, below))
+        return anonymous - self._base + shared + usage.size_of([own]) + common // self._ranks
 
 
 def _told(process: psutil.Process) -> Below:

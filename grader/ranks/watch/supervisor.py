@@ -165,7 +165,7 @@ class Supervisor:
     def _message(self, rank: Watched, data: bytes) -> None:
         message: Message = message_of(data, self.request.file)
         if isinstance(message, ToBeSeen):
-            return self.sights.look(rank, message.name)
+            return self.sights.look(rank, message.name, {each.rank: each.pid for each in self.ranks})
         if not isinstance(message, Observation):
             rank.account.answer()
         match message:
