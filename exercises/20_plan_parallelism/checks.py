@@ -1,6 +1,7 @@
 """What memory_bytes, step_seconds and plan must say, by a cost model that is written here a second time."""
 
 import functools
+import math
 import re
 from math import gcd
 
@@ -144,8 +145,14 @@ def answers(runs, name, rows):
             for row, pair in zip(given, seen, strict=True):
                 for one in pair:
                     rank.expect_success(one["outcome"], shown(row[0], *row[-2:]), expected="a number")
-                    rank.expect(one["value"] is not None, shown(row[0], *row[-2:]), "a number", f"a {one['type']}")
+                    expect_number(rank, one, shown(row[0], *row[-2:]))
                 yield rank, row, [one["value"] for one in pair]
+
+
+def expect_number(rank, seen, subject):
+    """A finite one: some costs are judged by others that the student's function gives, and NaN is like NaN."""
+    rank.expect(seen["value"] is not None, subject, "a number", f"a {seen['type']}")
+    rank.expect(math.isfinite(seen["value"]), subject, "a finite number", seen["value"])
 
 
 def close(rank, actual, expected, subject, **mistakes):
