@@ -456,7 +456,8 @@ def expect_found(runs, probe, *kinds):
     for run in runs("find_culprit", recorded=kinds):
         for rank in run:
             for kind in kinds:
-                dumps, every = probe.dumps_of(rank.secret, kind), rank.read(kind, list[Found])
+                drawn = run[probe.source_of(rank.rank, run.world_size)]
+                dumps, every = probe.dumps_of(drawn.secret, kind), rank.read(kind, list[Found])
                 rank.expect(len(every) == len(dumps), "the dumps that were asked for", len(dumps), len(every))
                 for number, (dump, seen) in enumerate(zip(dumps, every, strict=True)):
                     expect_pair(rank, dump, seen, f"dump {number} of {len(dump)} ranks ({probe.KINDS[kind]})")
