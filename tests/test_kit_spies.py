@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from grader.kit import groups, spies
 
 
 def test_instances_are_noted_as_they_are_made_subclasses_too() -> None:
-    """With the name of their class, and made as ever."""
+    """With the name of their class, and made as ever; also by who looks for what lies behind the note."""
 
     class Base:
         def __init__(self, value: int) -> None:
@@ -26,7 +27,8 @@ def test_instances_are_noted_as_they_are_made_subclasses_too() -> None:
     Base(1)
     made = spies.note_instances(Base)
     assert (Base(2).value, Derived().value) == (2, 3)
-    assert made == ["Base", "Derived"]
+    inspect.unwrap(Base.__init__)(Base.__new__(Base), 4)
+    assert made == ["Base", "Derived", "Base"]
 
 
 def test_each_wait_for_a_collective_is_a_region() -> None:

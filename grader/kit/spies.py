@@ -136,6 +136,7 @@ def note_instances(kind: type) -> list[str]:
         made.append(type(self).__name__)
         original(self, *args, **kwargs)
 
+    del noted.__wrapped__  # else who unwraps it makes one that nobody notes
     kind.__init__ = noted  # type: ignore[misc]
     return made
 
