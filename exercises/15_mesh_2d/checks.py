@@ -89,20 +89,23 @@ def union(probe, run, tp, training, step):
 
 
 def wanted_of(probe, run, tp, training):
-    """Outputs and losses of the bare model in one process."""
+    """Of the bare model in one process: outputs before each step and after the last, and by step the loss and those of
+    the dp ranks' batches."""
     plan, loss_fn, model = probe.plan_of(training), probe.loss_of(training), probe.build(training, run.seed)
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     optimizer = replay.Optimizer(replay.RULES[plan["kind"]], {name: model.get_parameter(name).data for name in trained})
     evaluation, _ = probe.batch(training, run.seed, "evaluation", 3)
-    outputs, losses = [model(evaluation).detach()], []
+    outputs, losses, by_row = [model(evaluation).detach()], [], []
     for step in range(probe.STEPS):
-        inputs, targets = map(torch.cat, zip(*union(probe, run, tp, training, step), strict=True))
+        batches = union(probe, run, tp, training, step)
+        by_row.append([float(loss_fn(model(inputs), targets).detach()) for inputs, targets in batches])
+        inputs, targets = map(torch.cat, zip(*batches, strict=True))
         loss = loss_fn(model(inputs), targets)
         gradients = torch.autograd.grad(loss, [model.get_parameter(name) for name in trained])
         put(model, optimizer.step(dict(zip(trained, gradients, strict=True)), lambda name: plan["options"]))
         losses.append(float(loss.detach()))
         outputs.append(model(evaluation).detach())
-    return outputs, losses
+    return outputs, losses, by_row
 
 
 def put(model, values):
@@ -232,7 +235,7 @@ def expect_training(probe, run, dp, tp, training, title="", steps=None):
     name, what = f"{dp}x{tp} {title or training}", probe.LAYOUTS[probe.plan_of(training)["layout"]]
     where, steps = f"on a mesh of {dp} x {tp}, with {what}", range(1, probe.STEPS + 1) if steps is None else steps
     arrived(run, name)
-    wanted, _ = wanted_of(probe, run, tp, training)
+    wanted, *_ = wanted_of(probe, run, tp, training)
     for rank in run:
         record = rank.read(name, Trained)
         rank.expect_success(record, f"training {where}" if any(steps) else f"the outputs {where}")
@@ -425,31 +428,41 @@ def test_loss(runs, probe):
 
 
 def expect_loss(probe, run, dp, tp, training):
-    """The first one, which is before anything is trained."""
+    """Of each step, up to one that was taken with other parameters than those of one process: others see to that."""
     arrived(run, f"{dp}x{tp} {training}")
-    _, (right, *_) = wanted_of(probe, run, tp, training)
-    by_row, subject = own_losses(probe, run, tp, training), f"the first loss on a mesh of {dp} x {tp}"
-    samples = [probe.samples_of(training, place, 0) for place in range(dp)]
-    subject += f", with batches of {listed(samples)} samples" if len(set(samples)) > 1 else ""
+    outputs, losses, by_row = wanted_of(probe, run, tp, training)
     for rank in run:
         record = rank.read(f"{dp}x{tp} {training}", Trained)
         if not record["losses"]:
             rank.expect_success(record, "train_step")
-        seen = (record["losses"] or [None])[0]
-        rank.expect(seen is not None, subject, "a number", listed(record["kinds"][:1]))
-        clauses = {
-            "this is the loss of the rank's own batch": by_row[rank.rank // tp],
-            "this is the mean of the dp ranks' losses, however many samples each has": sum(by_row) / dp,
-            "the losses are added up over dp": sum(by_row),
-            "the loss is added up over tp": right * tp,
-        }
-        clauses = {clause: torch.tensor(one) for clause, one in clauses.items() if abs(one - right) > 1e-3 * abs(right)}
-        rank.expect_close(torch.tensor(float(seen)), torch.tensor(right), subject, steps=1, alternatives=clauses)
+        rank.expect(bool(record["losses"]), "the first loss", "a number", listed(record["kinds"][:1]))
+        for step, seen in enumerate(record["losses"][: len(losses)]):
+            if step and not are_close(rank, record["outputs"][step - 1 : step], outputs[step]):
+                break
+            samples = [probe.samples_of(training, place, step) for place in range(dp)]
+            subject = f"the loss of step {step} on a mesh of {dp} x {tp}"
+            subject += f", with batches of {listed(samples)} samples" if len(set(samples)) > 1 else ""
+            rank.expect(seen is not None, subject, "a number", listed(record["kinds"][step : step + 1]))
+            clauses = mistaken_losses(by_row[step], rank.rank // tp, losses[step], tp, losses[:step])
+            right = torch.tensor(losses[step])
+            rank.expect_close(torch.tensor(float(seen)), right, subject, steps=step + 1, alternatives=clauses)
 
 
-def own_losses(probe, run, tp, training):
-    model, loss_fn = probe.build(training, run.seed), probe.loss_of(training)
-    return [float(loss_fn(model(inputs), targets).detach()) for inputs, targets in union(probe, run, tp, training, 0)]
+def are_close(rank, seen, right):
+    return any(holds(rank.expect_close, one.float(), right.float(), "", steps=3) for one in seen)
+
+
+def mistaken_losses(by_row, row, right, tp, before):
+    """What common mistakes lead to, by a clause that names the mistake, where it is not the right one by chance."""
+    clauses = {
+        "this is the loss of the rank's own batch": by_row[row],
+        "this is the mean of the dp ranks' losses, however many samples each has": sum(by_row) / len(by_row),
+        "the losses are added up over dp": sum(by_row),
+        "the loss is added up over tp": right * tp,
+    }
+    if before:
+        clauses["this is the loss of the step before"] = before[-1]
+    return {clause: torch.tensor(one) for clause, one in clauses.items() if abs(one - right) > 1e-3 * abs(right)}
 
 
 def test_returns_float(runs):
