@@ -51,12 +51,13 @@ def calls(runs, probe, schedule, names, family="pipeline"):
                 yield run, name, probe.CALLS[name]
 
 
-def done(runs, probe, schedule):
-    """(run, what was handed in, by rank what was recorded) of the ordinary batch on several ranks, where all ranks came
-    to the end of the call; that one did not is told where gradients are judged."""
-    given, key = probe.CALLS[probe.ORDINARY], probe.key(schedule, probe.ORDINARY)
+def done(runs, probe, schedule, name=None):
+    """(run, what was handed in, by rank what was recorded) of the ordinary batch, or another, on several ranks, where
+    all ranks came to the end of the call; that one did not is told where gradients are judged."""
+    name = probe.ORDINARY if name is None else name
+    given, key = probe.CALLS[name], probe.key(schedule, name)
     for run in runs("pipeline", recorded=[key], after=[key]):
-        if not any(rank.read(key, Called)["raised"] for rank in run):
+        if run.world_size in given.sizes and not any(rank.read(key, Called)["raised"] for rank in run):
             yield run, given, {rank: rank.read(key, Called) for rank in run}
 
 
@@ -194,7 +195,7 @@ def test_one_f_one_b(runs, probe):
 
 def test_alone(runs, probe):
     """One rank alone is a pipeline of one stage"""
-    factors = working(runs, probe)
+    factors, loss_is_right = working(runs, probe), holds(test_loss, runs, probe)
     for schedule in probe.SCHEDULES:
         for run, name, given in calls(runs, probe, schedule, [*probe.FIRST, *probe.FEW], "alone"):
             factor = factors.get(schedule, lambda given: 1)(given)
@@ -204,34 +205,51 @@ def test_alone(runs, probe):
                 expect_once(run[0], schedule, seen, given, kind)
             part = run[0].during(probe.key(schedule, name)).at_least(SMALL)
             run[0].expect(not len(part), "what one rank communicates", "nothing", told(part), line=line_of(part))
+            if loss_is_right:  # else that is told where the loss is judged
+                expect_returned(run, probe, run[0], schedule, name, seen, given)
 
 
 def test_loss(runs, probe):
     """The last rank returns the mean loss of the batch as a float, the others None"""
+    factors = working(runs, probe)
 
     def judged(schedule):
-        found = list(done(runs, probe, schedule))
-        for run, given, by_rank in found:
+        found = [(probe.ORDINARY, *one) for one in done(runs, probe, schedule)]
+        for name in probe.RETURNING if schedule in factors else ():
+            for run, given, by_rank in so_far(done, runs, probe, schedule, name):
+                # where gradients are wrong, that is told by another check
+                if holds(expect_gradients, run, probe, schedule, name, given, factor=factors[schedule](given)):
+                    found.append((name, run, given, by_rank))
+        for name, run, given, by_rank in found:
             for rank, seen in by_rank.items():
-                last = rank.rank == run.world_size - 1
-                kind = "float" if last else "NoneType"
-                rank.expect(seen["returned"] == kind, f"what {schedule} returned", f"a {kind}", f"a {seen['returned']}")
-                if last:
-                    expect_loss(run, probe, rank, schedule, seen, given)
+                expect_returned(run, probe, rank, schedule, name, seen, given)
         return found
 
     for_each(probe.SCHEDULES, judged)
 
 
-def expect_loss(run, probe, rank, schedule, seen, given):
-    """The mean loss over the batch, at the accuracy of float32."""
-    tensors, loss = model(run, probe, probe.ORDINARY, given, range(run.world_size))
-    value, wanted = rank.expect_kind(seen["loss"], float, f"what {schedule} returned"), loss(tensors).float()
+def so_far(found, *arguments):
+    """What there is of it; nothing where the code did not come so far."""
+    try:
+        return list(found(*arguments))
+    except NotJudged:
+        return []
+
+
+def expect_returned(run, probe, rank, schedule, name, seen, given):
+    """On the last rank the mean loss over the batch, at the accuracy of float32."""
+    last = rank.rank == run.world_size - 1
+    kind, subject = "float" if last else "NoneType", f"what {probe.key(schedule, name)} returned"
+    rank.expect(seen["returned"] == kind, subject, f"a {kind}", f"a {seen['returned']}")
+    if not last:
+        return
+    tensors, loss = model(run, probe, name, given, range(run.world_size))
+    value, wanted = rank.expect_kind(seen["loss"], float, subject), loss(tensors).float()
     found = torch.tensor(value, dtype=torch.float32)
     part = slice(given.batch - given.samples, None)
     clauses = {"this is that of the last micro-batch alone": loss(tensors, part).float()}
     how = {"terms": given.batch, "alternatives": clauses}
-    rank.expect_close(found, wanted, f"the loss that {schedule} returned", **how)
+    rank.expect_close(found, wanted, f"the loss that {probe.key(schedule, name)} returned", **how)
 
 
 # Schedules

@@ -117,6 +117,8 @@ AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
 LATE = {"a first rank that comes late for the last gradient": Given(2, 1, sizes=(2,))}
 CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER | LATE
 """What is handed in, by name."""
+RETURNING = [*LEFT, *FEW, *READ, *AFTER]
+"""Those whose loss is judged as well, beside the ordinary one's."""
 F32, F64, OF_ANOTHER_DTYPE = torch.float32, torch.float64, DTYPES | PLAIN
 """In all other calls torch's default dtype is that of the model: whoever receives into it is wrong here alone."""
 
