@@ -249,8 +249,8 @@ def test_synchronised_once(runs, probe):
     """The gradients are communicated once a call, with at most one small collective beside"""
     for run, rank, region, plan in regions(runs, probe):
         # One all-reduce of all of them; or one all-gather, which costs more from three ranks on, but two all-reduces
-        # cost more still.
-        allowed = (run.world_size - 1) * gradient_bytes(probe)
+        # cost more still. And a little more: counts may travel with the gradients, which may be padded.
+        allowed = (run.world_size - 1) * gradient_bytes(probe) + SMALL
         subject = f"the bytes of gradients that a rank sends in a call {SITUATIONS[plan]}"
         least, launched = gradient_bytes(probe) / 4, rank.during(region).at_least(SMALL)  # in half precision
         rank.expect(launched.bytes >= least, subject, f"those of {amount(least)} or more", told(launched))

@@ -210,12 +210,15 @@ class Stage(nn.Module):
 
 
 class Noted(torch.autograd.Function):
-    """A stage's outputs, whose backward is noted as it begins."""
+    """A stage's outputs, whose backward is noted as it begins; in the form that `torch.func` takes, too."""
 
     @staticmethod
-    def forward(ctx, outputs, stage, numbers):
-        ctx.stage, ctx.numbers = stage, numbers
+    def forward(outputs, stage, numbers):
         return outputs.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.stage, ctx.numbers = inputs
 
     @staticmethod
     def backward(ctx, gradient):

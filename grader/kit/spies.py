@@ -160,6 +160,14 @@ def marked_waits(rank: Any, name: str) -> Iterator[None]:
         work.wait = original
 
 
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor inside those that `torch.func` wraps around it, which have no storage."""
+    functorch: Any = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 class Activations:
     """Which samples' activations are alive, seen through weak references that keep nothing alive themselves."""
 
@@ -168,7 +176,7 @@ class Activations:
 
     def watch(self, numbers: Sequence[int], activation: torch.Tensor) -> None:
         """`activation` belongs to the samples with these numbers."""
-        self._watched.append((numbers, _weak_reference(activation.untyped_storage())))
+        self._watched.append((numbers, _weak_reference(unwrapped(activation).untyped_storage())))
 
     def alive(self) -> list[int]:
         """The numbers of the samples of which an activation is still alive, in ascending order."""
