@@ -18,7 +18,7 @@ from torch import nn
 from torch.multiprocessing import reductions
 from torch.utils.data import Dataset
 
-from grader.kit.values import copies, generator
+from grader.kit.values import copies, generator, unwrapped
 
 Tensors = dict[str, torch.Tensor]
 
@@ -158,14 +158,6 @@ def marked_waits(rank: Any, name: str) -> Iterator[None]:
         yield
     finally:
         work.wait = original
-
-
-def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor inside those that `torch.func` wraps around it, which have no storage."""
-    functorch: Any = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = functorch.get_unwrapped(tensor)
-    return tensor
 
 
 class Activations:

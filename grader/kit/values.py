@@ -44,7 +44,15 @@ def token(seed: int, *place: int | str) -> int:
 
 def copies(tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """Named tensors as they are now, on the CPU, without gradients. Takes `model.named_parameters()` as well."""
-    return {name: tensor.detach().cpu().clone() for name, tensor in dict(tensors).items()}
+    return {name: unwrapped(tensor).detach().cpu().clone() for name, tensor in dict(tensors).items()}
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor inside those that `torch.func` wraps around it: they have no storage, and end with the function."""
+    functorch: Any = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
