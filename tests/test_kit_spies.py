@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from grader.kit import groups, spies
+from grader.kit import groups, spies, values
 
 
 def test_instances_are_noted_as_they_are_made_subclasses_too() -> None:
@@ -58,3 +58,30 @@ def test_the_mark_goes_when_an_exception_leaves_it() -> None:
     with pytest.raises(KeyError), spies.marked_waits(None, "wait"):
         raise KeyError
     assert dist.Work.wait is before
+
+
+def test_activations_are_seen_where_torch_func_differentiates() -> None:
+    """What it wraps around a tensor has no storage of its own; the storage inside lives as long as the gradient may
+    need it."""
+    watched = spies.Activations()
+
+    def loss(weight: torch.Tensor) -> torch.Tensor:
+        hidden = weight.tanh()
+        watched.watch([7], hidden)
+        return hidden.square().sum()
+
+    outcome = list(torch.func.vjp(loss, torch.ones(3)))
+    assert watched.alive() == [7]
+    outcome.clear()
+    assert watched.alive() == []
+
+
+def test_copies_outlive_the_function_that_torch_func_differentiates() -> None:
+    taken = dict[str, torch.Tensor]()
+
+    def loss(weight: torch.Tensor) -> torch.Tensor:
+        taken.update(values.copies({"weight": weight}))
+        return weight.square().sum()
+
+    torch.func.grad(loss)(torch.ones(3))
+    assert taken["weight"].tolist() == [1, 1, 1]
