@@ -7,16 +7,16 @@ import torch
 import torch.distributed as dist
 
 
-class WeightedSum:
-    """A communication hook and what it has to know: the samples of this rank in this step."""
+class Count:
+    """What the communication hook has to know: the samples of this rank in this step."""
 
-    def __init__(self):
-        self.samples = 0
+    samples = 0
 
-    def __call__(self, state, bucket):
-        gradients = bucket.buffer()
-        message = torch.cat([gradients, gradients.new_tensor([self.samples])])
-        return dist.all_reduce(message, async_op=True).get_future().then(divided)
+
+def weighted_sum(count, bucket):
+    gradients = bucket.buffer()
+    message = torch.cat([gradients, gradients.new_tensor([count.samples])])
+    return dist.all_reduce(message, async_op=True).get_future().then(divided)
 
 
 def divided(future):
@@ -27,10 +27,10 @@ def divided(future):
 def train_step(ddp_model, optimizer, micro_batches, loss_fn):
     if not micro_batches:
         raise ValueError("a step needs micro-batches")
-    if not hasattr(ddp_model, "weighted_sum"):
-        ddp_model.weighted_sum = WeightedSum()
-        ddp_model.register_comm_hook(None, ddp_model.weighted_sum)
-    samples = ddp_model.weighted_sum.samples = sum(len(inputs) for inputs, _ in micro_batches)
+    if not hasattr(ddp_model, "count"):
+        ddp_model.count = Count()
+        ddp_model.register_comm_hook(ddp_model.count, weighted_sum)
+    samples = ddp_model.count.samples = sum(len(inputs) for inputs, _ in micro_batches)
     optimizer.zero_grad()
     total = 0.0
     for left, (inputs, targets) in zip(range(len(micro_batches) - 1, -1, -1), micro_batches, strict=True):

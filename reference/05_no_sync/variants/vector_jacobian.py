@@ -18,14 +18,20 @@ def train_step(ddp_model, optimizer, micro_batches, loss_fn):
     gradients, loss_sum = [torch.zeros_like(value) for value in own.values()], 0.0
 
     *earlier, (inputs, targets) = micro_batches
-    for some, wanted in earlier:
-        loss, pull_back = vjp(lambda values, some=some, y=wanted: loss_fn(functional_call(model, values, some), y), own)
-        (found,) = pull_back(torch.full_like(loss, len(wanted) * weight))
-        torch._foreach_add_(gradients, list(found.values()))
-        loss_sum += loss.item() * len(wanted)
+    for one in earlier:
+        loss_sum += add_gradients(gradients, model, own, one, loss_fn, weight)
     for parameter, gradient in zip(parameters.values(), gradients, strict=True):
         parameter.grad = gradient
     loss = loss_fn(ddp_model(inputs), targets)
     (loss * len(targets) * weight).backward()
     optimizer.step()
     return (loss_sum + loss.item() * len(targets)) / counts[dist.get_rank()].item()
+
+
+def add_gradients(gradients, model, parameters, micro_batch, loss_fn, weight):
+    """Add a micro-batch's to them, and return its loss times its samples. What forward has kept ends with the call."""
+    inputs, targets = micro_batch
+    loss, pull_back = vjp(lambda values: loss_fn(functional_call(model, values, inputs), targets), parameters)
+    (found,) = pull_back(torch.full_like(loss, len(targets) * weight))
+    torch._foreach_add_(gradients, list(found.values()))
+    return loss.item() * len(targets)
