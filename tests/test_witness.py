@@ -111,12 +111,13 @@ def test_a_trace_is_held_against_the_kernel(run_on_ranks: RunIt, level: str, sou
 
 
 def made(
-    witness: Witness | None, *, ranks: int = 3, sizes: tuple[int, ...] = (), trace: bool = True, held: bool = True
-) -> RunView:
-    """A run of finished ranks that have launched all-reduces of these sizes; their groups are `held` to the end."""
+    witness: Witness | None, *, ranks: int = 3, sizes: tuple[int, ...] = (), trace: bool = True, held: bool = True,
+    operation: str = "all_reduce",
+) -> RunView:  # fmt: skip
+    """A run of finished ranks that have launched operations of these sizes; their groups are `held` to the end."""
     group = tuple(range(ranks))
     launched = tuple(
-        Communication(operation="all_reduce", bytes=size, dtype="float32", group=group, start=0.0) for size in sizes
+        Communication(operation=operation, bytes=size, dtype="float32", group=group, start=0.0) for size in sizes
     )
     told = Trace(communications=launched) if trace else None
     records = tuple(RankRecord(rank=rank, ending=Finished(), trace=told) for rank in range(ranks))
@@ -158,6 +159,17 @@ def test_without_its_traces_nothing_is_confirmed() -> None:
     with pytest.raises(CheckFailed):
         made(links((0, 1), (1, 2)), trace=False).expect_confirmed()
     made(links((0, 1), (1, 2), size=300), sizes=(100,)).expect_confirmed()
+
+
+@pytest.mark.parametrize(("operation", "most"), [("send", 1.5), ("all_reduce", 4), ("all_gather", 4)])
+def test_messages_explain_no_more_than_they_carry(operation: str, most: float) -> None:
+    """What a collective moves beside is for the backend to say; a message is sent once."""
+    carried = {"send": 2, "all_reduce": 2, "all_gather": 1}[operation] * 10**7
+    for much in (0.9, 1.0, most):
+        made(links((0, 1), size=int(much * carried)), ranks=2, sizes=(10**7,), operation=operation).expect_confirmed()
+    with pytest.raises(CheckFailed):
+        moved = links((0, 1), size=int((most + 0.1) * carried))
+        made(moved, ranks=2, sizes=(10**7,), operation=operation).expect_confirmed()
 
 
 # -- whose a connection is --------------------------------------------------------------------------------------------

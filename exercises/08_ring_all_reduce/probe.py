@@ -87,6 +87,8 @@ DTYPES = {
     "a vector of float16": Given(torch.float16, sizes=(3,)),
     "a vector of bfloat16": Given(torch.bfloat16, sizes=(2,)),
 }
+LONG = "a vector of 1 MiB"
+"""Who sends it twice sends more than the kernel's count may differ from what is told of all calls."""
 SIZES = {
     "7 elements": Given(shape=(7,), sizes=(2, 4)),
     "5 elements": Given(shape=(5,), sizes=(2, 3, 4)),
@@ -99,6 +101,7 @@ SIZES = {
     "no elements": Given(shape=(0,), sizes=(2, 3)),
     "no elements in two dimensions": Given(shape=(3, 0), sizes=(2,)),
     "13 elements": Given(shape=(13,), sizes=(2, 3)),
+    LONG: Given(shape=(2**18,), sizes=(2,)),
 }
 LATE = {
     "a vector that is overwritten at once": Given(shape=(48,), sizes=(2,)),

@@ -90,6 +90,8 @@ TOGETHER = {
 }
 """Two ranks have a norm of 1.4142 together, three have 1.73205."""
 TINY = {"tiny gradients": Given(1e-4, scale=1e-3)}
+LONG = {"a gradient of 1 MiB": Given(0.5, shards=((Shard((2**17,)),),))}
+"""Whoever sends it sends more than the kernel's count may differ from what is told of the calls."""
 PLACES = {
     "a gradient that is transposed": Given(shards=((Shard((4, 3), layout="transposed"), Shard()),)),
     "gradients that are views of a buffer": Given(shards=((Shard(layout="view"), Shard((3, 4), layout="view")),)),
@@ -139,7 +141,7 @@ NO_PARAMETERS = {
 }
 STAGES = (
     FIRST,
-    MAXIMUM | SMALL | TOGETHER | TINY,
+    MAXIMUM | SMALL | TOGETHER | TINY | LONG,
     PLACES | KINDS | WITHIN | LARGE,
     NOT_FINITE | MAXIMUM_OF_NAN,
     OTHERS,
