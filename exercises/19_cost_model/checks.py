@@ -58,6 +58,7 @@ class Picture(TypedDict):
     height: int
     detail: float
     wanted: float
+    bare: float
 
 
 # -- the formulas -----------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ def utilization(stages, micro_batches):
 
 
 def activations(layers, batch, seq_len, d_model, bytes_per_element=2):
-    return 2 * layers * batch * seq_len * d_model * bytes_per_element
+    return 2 * layers * batch * seq_len * d_model * Fraction(bytes_per_element)
 
 
 PARAMETERS = {
@@ -294,6 +295,7 @@ def test_refuses_rest(runs, probe):
 
 OVERHEAD, SCALING = "overhead_figure", "scaling_figure"
 FUNCTION = {OVERHEAD: "all_reduce_overhead_figure", SCALING: "scaling_efficiency_figure"}
+PLACE = {OVERHEAD: "the first figure", SCALING: "the second figure"}
 
 
 def figure(rank, name, subject):
@@ -370,10 +372,21 @@ def listed_lines(seen):
     return f"lines labelled {listed(labels)}" if labels else "no lines"
 
 
-def own_numbers(rank, right):
+def own_numbers(rank, name, right):
     """What the student's function said in the figure's run, where a check of its own finds it wrong: one that is right
     elsewhere says the same here, or it knows who asks."""
-    return {} if right else rank.read("own numbers", dict[str, list[float | None]])
+    return {} if right else rank.read("own numbers", dict[str, dict[str, list[float | None]]]).get(name, {})
+
+
+def looked_at(runs, probe, family, arguments):
+    """(rank, the call, what it was given, its figure, words for it) of each figure that is looked at. That the first
+    one was not drawn is another check's business, for it had no display."""
+    for run in runs(family, recorded=("first",)):
+        for rank in run:
+            for name in probe.LOOKED_AT:
+                if name == "first" or holds(figure, rank, name, ""):
+                    words = PLACE[family] + (", as the first call of all draws it" if name != "first" else "")
+                    yield rank, name, arguments(rank.secret, name), figure(rank, name, FUNCTION[family]), words
 
 
 def judge_words(rank, seen, subject, links):
@@ -392,12 +405,10 @@ def judge_words(rank, seen, subject, links):
 def test_overhead_numbers(runs, probe):
     """First figure: a line for each link, with the seconds of an all-reduce for every model size"""
     right = holds(test_ring_seconds, runs, probe)
-    for run in runs(OVERHEAD, recorded=("first",)):
-        for rank in run:
-            given, seen = probe.overhead_arguments(rank.secret, "first"), figure(rank, "first", FUNCTION[OVERHEAD])
-            wanted, others = overhead_curves(**given)
-            own, telling = own_numbers(rank, right), partial(as_tensors, others)
-            judge_curves(rank, seen, "the first figure", given["model_sizes"], wanted, own, telling)
+    for rank, name, given, seen, words in looked_at(runs, probe, OVERHEAD, probe.overhead_arguments):
+        wanted, others = overhead_curves(**given)
+        telling = partial(as_tensors, others)
+        judge_curves(rank, seen, words, given["model_sizes"], wanted, own_numbers(rank, name, right), telling)
 
 
 def overhead_curves(model_sizes, links, n):
@@ -420,52 +431,41 @@ def as_tensors(curves, name):
 
 def test_overhead_log(runs, probe):
     """First figure: both axes are logarithmic"""
-    for run in runs(OVERHEAD, recorded=("first",)):
-        for rank in run:
-            seen = figure(rank, "first", FUNCTION[OVERHEAD])
-            used = axes_of(seen, probe.overhead_arguments(rank.secret, "first")["links"])
-            rank.expect(used, "the first figure", "lines", "no axes with a line")
-            for axes in used:
-                rank.expect_equal(axes["scales"], ["log", "log"], "the scales of x and y")
+    for rank, _, given, seen, words in looked_at(runs, probe, OVERHEAD, probe.overhead_arguments):
+        used = axes_of(seen, given["links"])
+        rank.expect(used, words, "lines", "no axes with a line")
+        for axes in used:
+            rank.expect_equal(axes["scales"], ["log", "log"], f"the scales of x and y in {words}")
 
 
 def test_overhead_words(runs, probe):
     """First figure: labels with the links' names, a legend, axis labels, a title"""
-    for run in runs(OVERHEAD, recorded=("first",)):
-        for rank in run:
-            seen = figure(rank, "first", FUNCTION[OVERHEAD])
-            judge_words(rank, seen, "the first figure", probe.overhead_arguments(rank.secret, "first")["links"])
+    for rank, _, given, seen, words in looked_at(runs, probe, OVERHEAD, probe.overhead_arguments):
+        judge_words(rank, seen, words, given["links"])
 
 
 def test_scaling_numbers(runs, probe):
     """Second figure: a line for each link, with Amdahl's speed-up for 1 to max_n GPUs"""
     right = holds(test_amdahl, runs, probe)
-    for run in runs(SCALING, recorded=("first",)):
-        for rank in run:
-            given, seen = probe.scaling_arguments(rank.secret, "first"), figure(rank, "first", FUNCTION[SCALING])
-            links, counts = given["links"], range(1, given["max_n"] + 1)
-            wanted = {name: [float(speedup(p, n)) for n in counts] for name, p in links.items()}
-            others = {
-                "that is the efficiency, the speed-up over n": {
-                    name: [y / n for y, n in zip(values, counts, strict=True)] for name, values in wanted.items()
-                },
-                "that is the ideal": {name: [float(n) for n in counts] for name in links},
-            }
-            own, telling = own_numbers(rank, right), partial(as_tensors, others)
-            judge_curves(rank, seen, "the second figure", [*map(float, counts)], wanted, own, telling)
+    for rank, call, given, seen, words in looked_at(runs, probe, SCALING, probe.scaling_arguments):
+        links, counts = given["links"], range(1, given["max_n"] + 1)
+        wanted = {name: [float(speedup(p, n)) for n in counts] for name, p in links.items()}
+        others = {
+            "that is the efficiency, the speed-up over n": {
+                name: [y / n for y, n in zip(values, counts, strict=True)] for name, values in wanted.items()
+            },
+            "that is the ideal": {name: [float(n) for n in counts] for name in links},
+        }
+        telling = partial(as_tensors, others)
+        judge_curves(rank, seen, words, [*map(float, counts)], wanted, own_numbers(rank, call, right), telling)
 
 
 def test_scaling_ideal(runs, probe):
     """Second figure: the ideal, n times as fast on n GPUs, stands beside them"""
-    for run in runs(SCALING, recorded=("first",)):
-        for rank in run:
-            most, seen = (
-                probe.scaling_arguments(rank.secret, "first")["max_n"],
-                figure(rank, "first", FUNCTION[SCALING]),
-            )
-            straight = [line for line in lines_of(seen) if is_ideal(rank, line, most)]
-            actual = f"no such line; there are {listed_lines(seen)}"
-            rank.expect(straight, "the ideal", f"a line on which y is x, from 1 to {most}", actual)
+    for rank, _, given, seen, words in looked_at(runs, probe, SCALING, probe.scaling_arguments):
+        straight = [line for line in lines_of(seen) if is_ideal(rank, line, given["max_n"])]
+        wanted, actual = f"a line on which y is x, from 1 to {given['max_n']}", listed_lines(seen)
+        rank.expect(straight, f"the ideal in {words}", wanted, f"no such line; there are {actual}")
 
 
 def is_ideal(rank, line, most):
@@ -477,10 +477,8 @@ def is_ideal(rank, line, most):
 
 def test_scaling_words(runs, probe):
     """Second figure: labels with the links' names, a legend, axis labels, a title"""
-    for run in runs(SCALING, recorded=("first",)):
-        for rank in run:
-            seen = figure(rank, "first", FUNCTION[SCALING])
-            judge_words(rank, seen, "the second figure", probe.scaling_arguments(rank.secret, "first")["links"])
+    for rank, _, given, seen, words in looked_at(runs, probe, SCALING, probe.scaling_arguments):
+        judge_words(rank, seen, words, given["links"])
 
 
 def test_defaults(runs):
@@ -513,6 +511,10 @@ def test_png(runs):
                 rank.expect_equal(more, [f"further-{name}"], f"{written} {other}")
 
 
+LEGEND = 0.03
+"""The least share of what is to be seen that a legend has; with three lines it has four times as much."""
+
+
 def expect_picture(rank, seen, name):
     signature = b"\x89PNG\r\n\x1a\n"
     rank.expect(seen["signature"] == signature, f"the first bytes of {name}", repr(signature), repr(seen["signature"]))
@@ -521,6 +523,9 @@ def expect_picture(rank, seen, name):
     share = seen["detail"] / seen["wanted"] if seen["wanted"] else 0.0
     whole = "what the returned figure shows"
     rank.expect(share > 0.75, f"the picture in {name}", whole, f"{share:.0%} of it; was it saved before it was drawn?")
+    has_legend = seen["wanted"] - seen["bare"] > LEGEND * seen["wanted"]
+    complete = not has_legend or seen["detail"] > (seen["wanted"] + seen["bare"]) / 2
+    rank.expect(complete, f"the picture in {name}", whole, "all but the legend; was it saved before there was one?")
 
 
 def test_leaves(runs):

@@ -47,9 +47,9 @@ def latency(draw):
 
 KNOWN = {
     "all_reduce_bytes": [(0, 4), (1e9, 1), (1000, 2), (400e6, 8), (7, 3)],
-    "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9), (7, 3, 2.0)],
-    "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1)],
-    "tensor_parallel_bytes": [(12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4)],
+    "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9), (7, 3, 2.0), (7, 3, 0.5)],
+    "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1), (0.25, 0.75)],
+    "tensor_parallel_bytes": [(12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4), (3, 7, 5, 9, 0.5)],
     "amdahl_speedup": [(0, 7), (1, 7), (0.5, 1), (0.9, 8), (1, 1)],
     "model_state_bytes": [
         *((100e6, 2, stage) for stage in (0, 1, 2, 3)),
@@ -65,7 +65,7 @@ DRAW = {
     "communication_efficiency": lambda draw: [10 ** draw.uniform(-4, 2), 10 ** draw.uniform(-4, 2)],
     "tensor_parallel_bytes": lambda draw: [
         *(draw.randrange(1, 200) for _ in range(4)),
-        *draw.choice([[], [draw.randrange(1, 9)]]),
+        *draw.choice([[], [draw.randrange(1, 9)], [draw.uniform(0.1, 8.0)]]),
     ],
     "amdahl_speedup": lambda draw: [draw.uniform(0.01, 0.999), ranks(draw)],
     "model_state_bytes": lambda draw: [size(draw), ranks(draw), draw.randrange(4)],
@@ -81,19 +81,12 @@ def delays(secret):
 
 
 BAD = {
-    "counts below 1": {
-        "all_reduce_bytes": lambda draw: [[size(draw), few] for few in (0, -draw.randrange(1, 9))],
-        "all_reduce_seconds": lambda draw: [[size(draw), few, bandwidth(draw)] for few in (0, -draw.randrange(1, 9))],
-        "amdahl_speedup": lambda draw: [[draw.random(), few] for few in (0, -draw.randrange(1, 9))],
-        "model_state_bytes": lambda draw: [[size(draw), few, stage] for few in (0, -2) for stage in range(4)],
-        "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3], [-4, -3]],
-    },
     "negative sizes and times": {
         "all_reduce_bytes": lambda draw: [[-size(draw), ranks(draw)], [-1e-3, 1]],
         "all_reduce_seconds": lambda draw: [
-            [-size(draw), ranks(draw), bandwidth(draw)],
             [size(draw), ranks(draw), bandwidth(draw), -latency(draw)],
             [size(draw), 1, bandwidth(draw), -1e-9],
+            [-size(draw), ranks(draw), bandwidth(draw)],
             [-1e3, 4, 1e9, 1.0],
         ],
         "communication_efficiency": lambda draw: [
@@ -107,13 +100,24 @@ BAD = {
             for places in [*((place,) for place in range(5)), *((place, (place + 1) % 5) for place in range(5))]
         ],
     },
+    "counts below 1": {
+        "all_reduce_bytes": lambda draw: [[size(draw), few] for few in (0, -draw.randrange(1, 9))],
+        "all_reduce_seconds": lambda draw: [[size(draw), few, bandwidth(draw)] for few in (0, -draw.randrange(1, 9))],
+        "amdahl_speedup": lambda draw: [[draw.random(), few] for few in (0, -draw.randrange(1, 9))],
+        "model_state_bytes": lambda draw: [[size(draw), few, stage] for few in (0, -2) for stage in range(4)],
+        "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3], [-4, -3]],
+    },
     "p, bandwidth and stage": {
         "amdahl_speedup": lambda draw: [[-draw.uniform(0.001, 1), 4], [1 + draw.uniform(0.001, 1), 4], [1.5, 1]],
         "all_reduce_seconds": lambda draw: [[size(draw), ranks(draw), 0], [0, 1, 0.0]],
-        "model_state_bytes": lambda draw: [[size(draw), ranks(draw), draw.choice([4, 5])], [size(draw), 1, 4]],
+        "model_state_bytes": lambda draw: [
+            *([size(draw), ranks(draw), stage] for stage in (4, 5)),
+            [size(draw), 1, 4],
+        ],
     },
 }
-"""Impossible input by its kind, and by the formula that is asked."""
+"""Impossible input by its kind, and by the formula that is asked: before anything else, in this order, so that it is
+what a formula sees first."""
 
 
 def refused(secret, kind, name):
@@ -137,11 +141,11 @@ def shares(rank):
 
 def ask_all(rank, group, functions):
     for name, function in zip(GROUPS[group], functions, strict=True):
-        rank.record(name, [asked(rank, function, *call) for call in questions(rank.secret, name)])
         for kind, formulas in BAD.items():
             if name in formulas:
                 calls = refused(rank.secret, kind, name)
                 rank.record(f"{kind}: {name}", [asked(rank, function, *call) for call in calls])
+        rank.record(name, [asked(rank, function, *call) for call in questions(rank.secret, name)])
 
 
 def asked(rank, function, *args, **named):
@@ -153,6 +157,9 @@ def asked(rank, function, *args, **named):
 
 
 # -- the figures ------------------------------------------------------------------------------------------------------
+
+LOOKED_AT = ("no display", "first")
+"""Calls whose figure is looked at: the first one of all, and one that was made beside a figure of pyplot's."""
 
 
 def names(secret, *place):
@@ -175,14 +182,12 @@ def scaling_arguments(secret, call):
 
 def overhead_figure(rank):
     draw = rank.student.all_reduce_overhead_figure
-    first = overhead_arguments(rank.secret, "first")
-    own = rank.attempt(
-        lambda: {
-            name: [number(rank.student.all_reduce_seconds(size, first["n"], speed)) for size in first["model_sizes"]]
-            for name, speed in first["links"].items()
-        }
-    )
-    rank.record("own numbers", own.value or {})
+
+    def own(model_sizes, links, n):
+        said = rank.student.all_reduce_seconds
+        return {name: [number(said(size, n, speed)) for size in model_sizes] for name, speed in links.items()}
+
+    record_own(rank, own, overhead_arguments)
     show(rank, draw, overhead_arguments, str(rank.scratch / "overhead.png"))
     of_eight = overhead_arguments(rank.secret, "of eight")
     rank.record("n is 8", described(rank.attempt(draw, **{**of_eight, "n": 8})))
@@ -192,15 +197,19 @@ def overhead_figure(rank):
 
 def scaling_figure(rank):
     draw = rank.student.scaling_efficiency_figure
-    first = scaling_arguments(rank.secret, "first")
-    own = rank.attempt(
-        lambda: {
-            name: [number(rank.student.amdahl_speedup(p, n)) for n in range(1, first["max_n"] + 1)]
-            for name, p in first["links"].items()
-        }
-    )
-    rank.record("own numbers", own.value or {})
+
+    def own(links, max_n):
+        said = rank.student.amdahl_speedup
+        return {name: [number(said(p, n)) for n in range(1, max_n + 1)] for name, p in links.items()}
+
+    record_own(rank, own, scaling_arguments)
     show(rank, draw, scaling_arguments, rank.scratch / "scaling.png")
+
+
+def record_own(rank, own, arguments):
+    """What the student's own formulas say, for the figures that are looked at."""
+    said = {call: rank.attempt(own, **arguments(rank.secret, call)).value for call in LOOKED_AT}
+    rank.record("own numbers", {call: numbers or {} for call, numbers in said.items()})
 
 
 def show(rank, draw, arguments, path):
@@ -392,19 +401,27 @@ def interleaved(rank, draw, ours, theirs):
 
 def picture(path, figure):
     """The first bytes of the file that was saved, its size in pixels, and how much there is to be seen in it, beside
-    what the figure itself shows at that size."""
+    what the figure itself shows at that size, and what it would without its legends."""
     from matplotlib.figure import Figure
 
     data = path.read_bytes() if path.is_file() else b""
-    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0}
+    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0, "bare": 0.0}
     with contextlib.suppress(Exception):  # a file that is no picture
         pixels = decoded(data)
         seen |= {"width": pixels.shape[1], "height": pixels.shape[0], "detail": detail(pixels)}
         if isinstance(figure, Figure):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", dpi=pixels.shape[1] / figure.get_figwidth())
-            seen["wanted"] = detail(decoded(buffer.getvalue()))
+            seen["wanted"] = drawn_detail(figure, pixels)
+            for legend in (*filter(None, (axes.get_legend() for axes in figure.axes)), *figure.legends):
+                legend.set_visible(False)
+            seen["bare"] = drawn_detail(figure, pixels)
     return seen
+
+
+def drawn_detail(figure, pixels):
+    """How much there is to be seen of a figure, drawn as wide as these pixels."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=pixels.shape[1] / figure.get_figwidth())
+    return detail(decoded(buffer.getvalue()))
 
 
 def decoded(data):

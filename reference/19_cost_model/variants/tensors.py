@@ -54,7 +54,7 @@ def pipeline_utilization(stages, micro_batches):
 
 
 def tensor_parallel_bytes(layers, batch, seq_len, d_model, bytes_per_element=2):
-    sizes = torch.tensor([layers, batch, seq_len, d_model, bytes_per_element])
+    sizes = torch.tensor([layers, batch, seq_len, d_model, bytes_per_element], dtype=torch.float64)
     require((sizes >= 0).all(), "a size")
     return 2 * sizes.prod()
 
