@@ -188,7 +188,8 @@ def test_the_command_tells_of_code_bytes_and_behaviour_and_gives_no_verdict(fold
     pytest.importorskip("copydetect", reason="copydetect is not installed")
     done = run("out", "--names", "--json", "s.json")
     assert done.exit_code == 0, done.output
-    assert "the same bytes: ada, bob" in done.output and "did the same: cy and di" in done.output
+    assert "the same bytes: ada, bob" in done.output
+    assert any(f"did the same: {pair}" in done.output for pair in ("cy and di", "di and cy"))  # units have no order
     assert "none of it is a verdict" in done.output
     (exercise,) = json.loads((folder / "s.json").read_text())["exercises"]
     assert exercise["files"] == 7 and exercise["behaviour"][0]["common"] == 2
