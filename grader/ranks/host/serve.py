@@ -63,6 +63,10 @@ def preload_dynamo() -> None:
         with _without_garbage():
             importlib.import_module("torch._dynamo")
             importlib.import_module("torch.distributed.checkpoint.state_dict")  # for those who shard and save
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch.utils.serialization.config")  # for torch.save; a newer torch has it
+            with importlib.import_module("torch.profiler").record_function("first"):
+                pass  # every step of an optimizer is recorded so, the first of a process at ten times the price
 
 
 def preload_modules(names: Iterable[str]) -> None:
