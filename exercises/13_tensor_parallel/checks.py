@@ -258,7 +258,7 @@ def test_parameters(runs, probe):
     """parameters() yields the slices and nothing more; `bias` is None where the dense layer has none"""
     for rank, given, seen, name in standing(runs, probe):
         for key in sorted(seen["held"].keys() - given.shapes().keys()):
-            found = "no such attribute" if key in seen["lacks"] else shape_of(seen["held"][key])
+            found = "no such attribute, or no tensor" if key in seen["lacks"] else shape_of(seen["held"][key])
             rank.expect_equal(found, "none", f"{key} of {name}")
         for key, found in seen["trained"].items():
             rank.expect(found, f"{key} of {name}", "among its parameters()", "not among them")

@@ -223,9 +223,13 @@ def held(module, given):
 
 
 def lacking(module, given):
-    """Those of these names that are no attributes at all, not even None."""
+    """Those of these names that are no attributes at all, or neither a tensor nor None."""
     layers = {prefix: getattr(module, prefix[:-1], None) if prefix else module for prefix, *_ in given.layers()}
-    return [f"{prefix}{part}" for prefix in layers for part in ("weight", "bias") if not hasattr(layers[prefix], part)]
+    return [f"{prefix}{part}" for prefix in layers for part in ("weight", "bias") if odd(layers[prefix], part)]
+
+
+def odd(layer, part):
+    return not hasattr(layer, part) or not isinstance(getattr(layer, part), torch.Tensor | None)
 
 
 def local(tensor):
