@@ -15,6 +15,8 @@ from grader.checks import Tensor, TypedDict, holds, listed, replay
 
 STEPS = 20
 """As many dependent steps as a launch makes at most, for tolerances."""
+MOST_STEPS = 200
+"""More than any launch makes, with one sample a batch too. Each of them is computed again."""
 ACCURACY = 0.80
 """Of the digits, after six epochs. The same training in one process reached 0.93 on average and 0.87 at least, over 20
 runs."""
@@ -108,6 +110,7 @@ class Training:
     def check_batches(self, process):
         """There are samples of the workload in each batch, and a state before each."""
         batches, subject = process["batches"], f"{self.told}: the batches"
+        self.run.expect(len(batches) <= MOST_STEPS, f"{self.told}: the steps", f"at most {MOST_STEPS}", len(batches))
         known = all(batch and all(0 <= number < self.samples for number in batch) for batch in batches)
         self.run.expect(known, subject, "samples of the workload", "other inputs", ranks=[process["rank"]])
         states = process["states"]
@@ -128,6 +131,7 @@ class Training:
         state, numbers = self.states[rank][step], self.batches[rank][step]
         data = self.probe.data_of(self.run.seed, self.samples)
         inputs, targets = data[numbers]
+        inputs = self.probe.shifted(inputs, self.run.seed, rank)
         logits, names = self.probe.Classifier.compute, [name for name in state if name != "scale"]
         return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
 

@@ -38,6 +38,8 @@ SECONDS, NOT_SO_MANY = 60.0, 10.0
 AT_ONCE = 3
 LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC", "RANKLINGS_")
 """How variables begin that a launcher has set."""
+RANKS = []
+"""The rank of this process as its launcher says, where it is a fork of the probe: the script may say something else."""
 SPIES = []
 """The one that hears of what this process writes, where it is a fork of the probe."""
 ENTERED = ExitStack()
@@ -64,6 +66,13 @@ def initial_values(seed, rank, attempt, number):
     }
 
 
+def shifted(inputs, seed, rank):
+    """Inputs as a rank's model takes them: each rank augments its samples in a way of its own, so its gradients are not
+    for others to compute."""
+    shift = values.normal((FEATURES,), seed, "shift", rank).to(inputs)
+    return torch.cat([inputs[:, :1], inputs[:, 1:] + shift], dim=1)
+
+
 class Classifier(spies.FunctionalModel):
     """Two linear layers, one of which happens to be called `module`, and a buffer."""
 
@@ -83,7 +92,7 @@ class Classifier(spies.FunctionalModel):
         return nn.functional.linear(hidden, tensors["head.weight"], tensors["head.bias"])
 
     def forward(self, inputs):
-        outputs = super().forward(inputs)
+        outputs = super().forward(inputs if self.notes is None else self.notes.shifted(inputs))
         if self.notes is not None and outputs.requires_grad:
             self.notes.forward(self, inputs, outputs)
         return outputs
@@ -99,7 +108,7 @@ class Notes:
 
     def __init__(self, folder):
         self.folder, self.plan = Path(folder), json.loads((Path(folder) / "plan.json").read_text())
-        self.rank = int(os.environ.get("RANK", "0"))
+        self.rank = RANKS[0] if RANKS else rank_by_launcher()
         self.attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         self.path = Path(self.plan["path"])
         self.steps, self.built, self.held, self.seen = 0, 0, [], None
@@ -121,6 +130,9 @@ class Notes:
         self.built += 1
         model.notes = self
         return model
+
+    def shifted(self, inputs):
+        return shifted(inputs, self.plan["seed"], self.rank)
 
     def forward(self, model, inputs, outputs):
         """A forward that may become a step: note it once a gradient comes back."""
@@ -196,8 +208,13 @@ def workload(folder):
     return notes.build, lambda: data_of(notes.plan["seed"], notes.plan["samples"])
 
 
+def rank_by_launcher():
+    return int(os.environ.get("RANK", "0"))
+
+
 def prepare():
     """Runs in each fork before the script."""
+    RANKS.append(rank_by_launcher())
     SPIES.append(disturb.WriteSpy())
     ENTERED.enter_context(stores.held_groups())
     stores.stand_in_for_stores(functools.partial(place, os.environ.get("MASTER_PORT")))
