@@ -46,10 +46,12 @@ class Given:
     sizes: tuple = (1, 2, 3, 4)
 
     def values(self, secret, name):
-        """A rank's elements."""
+        """A rank's elements. One alone is above 0, as those of several ranks might cancel out and leave nothing but
+        rounding errors."""
         if most := LARGEST.get(self.dtype):
             return torch.randint(-most, most, self.shape, generator=generator(secret, name), dtype=self.dtype)
-        return normal(self.shape, secret, name, scale=SCALES.get(self.dtype, 1.0)).to(self.dtype)
+        drawn = normal(self.shape, secret, name, scale=SCALES.get(self.dtype, 1.0))
+        return (drawn.abs() + 0.1 if drawn.numel() == 1 else drawn).to(self.dtype)
 
     def memory(self, secret, name):
         """What lies around a rank's tensor, before the call."""

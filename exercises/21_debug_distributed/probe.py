@@ -34,10 +34,12 @@ class Given:
     odd: float | None = None
 
     def values(self, secret, *place):
-        """A rank's elements; of whole numbers such as float64 cannot hold."""
+        """A rank's elements; of whole numbers such as float64 cannot hold. One alone is above 0, as those of several
+        ranks might cancel out and leave nothing but rounding errors."""
         if self.dtype is INT:
             return torch.randint(-(2**60), 2**60, self.shape, generator=values.generator(secret, *place))
         drawn = values.normal(self.shape, secret, *place)
+        drawn = drawn.abs() + 0.1 if drawn.numel() == 1 else drawn
         return drawn > 0 if self.dtype is BOOL else drawn.to(self.dtype)
 
     def placed(self, elements, device):
