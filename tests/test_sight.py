@@ -51,13 +51,13 @@ def seen_by_name(run: Any, rank: int = 0) -> dict[str, Seen]:
 @pytest.mark.parametrize("hoard", HOARDS)
 def test_what_a_rank_keeps_is_seen_wherever_it_is(run_on_ranks: RunIt, hoard: str) -> None:
     """Each way of keeping 12 MiB is seen, and once; a process below takes some for itself, and one that has left its
-    parents a part of what all forks share."""
+    parents a part of what all forks share, the larger the fewer there are."""
     source = HEAD.replace("\n\n", f"\n\nSIZE = {SIZE}\n\n", 1) + HOARDS[hoard] + "    rank.be_seen('after')\n"
     run = run_on_ranks("work", source=source, world_size=1, process_group=False)
     seen = seen_by_name(run)
     assert isinstance(run.ranks[0].ending, Finished), run.ranks[0].ending
     grown = (seen["after"].memory or 0) - (seen["before"].memory or 0)
-    room = {"a process below": 12 * MIB, "a process that got away": 64 * MIB}.get(hoard, 1.5 * MIB)
+    room = {"a process below": 12 * MIB, "a process that got away": 256 * MIB}.get(hoard, 1.5 * MIB)
     assert SIZE * 0.95 < grown < SIZE + room
     assert len(seen["after"].processes) == (hoard == "a process below") and not seen["before"].processes
     assert ("rank0/hoard" in seen["after"].files) is (hoard == "a file")
