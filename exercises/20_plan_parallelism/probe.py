@@ -246,12 +246,14 @@ def clusters(secret):
         return rows
 
     first = [ordinary(secret, place) for place in range(22)]
-    moved = [(first[place][0], first[place + 1][1]) for place in range(2, 20, 2)]  # known models on other clusters
+    asked = first[:2]
+    for place in range(2, 22, 2):  # the same model on two clusters, then the same cluster for two models
+        asked += [first[place], (first[place][0], first[place + 1][1]), first[place + 1]]
     roomy = [ordinary(secret, place) for place in range(100, 108)]
     missing = [(model, (*c[:2], c[2] * draw.uniform(1e-4, 1e-2), *c[3:])) for model, c in THUMB[:3]]
     return {
         "short": [*missing, *tight(-0.3, -0.1)],
-        "ordinary": [*first, *moved],
+        "ordinary": asked,
         "roomy": [(model, (*c[:2], 1e16, *c[3:])) for model, c in roomy],
         "thumb": thumb,
         "tight": tight(0.05, 0.95),
