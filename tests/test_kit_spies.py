@@ -85,3 +85,11 @@ def test_copies_outlive_the_function_that_torch_func_differentiates() -> None:
 
     torch.func.grad(loss)(torch.ones(3))
     assert taken["weight"].tolist() == [1, 1, 1]
+
+
+def test_which_names_of_functorch_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's own ones, wherever it has them; where it has them no more a tensor is taken as it is."""
+    assert all(hasattr(torch._C._functorch, name) for name in values.FUNCTORCH), "torch has other names now"
+    tensor = torch.ones(3)
+    monkeypatch.delattr(torch._C, "_functorch")
+    assert values.unwrapped(tensor) is tensor

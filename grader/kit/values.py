@@ -42,14 +42,21 @@ def token(seed: int, *place: int | str) -> int:
     return seed_for(seed, *place) % 2**20
 
 
+FUNCTORCH = ("is_functorch_wrapped_tensor", "get_unwrapped")
+"""What `unwrapped` asks of torch's private module of functorch."""
+
+
 def copies(tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """Named tensors as they are now, on the CPU, without gradients. Takes `model.named_parameters()` as well."""
     return {name: unwrapped(tensor).detach().cpu().clone() for name, tensor in dict(tensors).items()}
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor inside those that `torch.func` wraps around it: they have no storage, and end with the function."""
-    functorch: Any = torch._C._functorch
+    """The tensor inside those that `torch.func` wraps around it: they have no storage, and end with the function. Where
+    torch no longer tells (its names for that are its own), the tensor as it is."""
+    functorch: Any = getattr(torch._C, "_functorch", None)
+    if not all(hasattr(functorch, name) for name in FUNCTORCH):
+        return tensor
     while functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     return tensor
