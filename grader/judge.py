@@ -29,8 +29,9 @@ from grader.records import recording
 _Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
 UNUSED = ["cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception", "debugging", "doctest"]
-UNUSED += ["junitxml", "legacypath", "pastebin", "setuponly", "setupplan", "stepwise", "unittest"]
-"""pytest's plugins that judging does without; two of them collect garbage thrice, four fifths of the time."""
+UNUSED += ["junitxml", "legacypath", "logging", "pastebin", "setuponly", "setupplan", "stepwise", "unittest"]
+"""pytest's plugins that judging does without; two of them collect garbage thrice, four fifths of the time, and one adds
+itself to each of torch's loggers, three times a check."""
 USED = ["readline", "pytest_timeout", "_pytest._argcomplete", "_pytest.helpconfig", "_pytest.skipping"]
 USED += ["_pytest.tracemalloc", "_pytest.warnings"]
 """What pytest would import when it first judges. Ctrl-C in the middle of an import is lost where C code imports."""

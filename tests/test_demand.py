@@ -41,6 +41,11 @@ def test_what_a_check_may_ask_for_is_read_from_its_source(exercise: Exercise) ->
         "def test_same(runs):\n    runs('su' + 'm')\n\ndef test_refuses(runs):\n    runs('sum')\n"
     )
     assert families(exercise) == {"sums": {"bad"}, "same": {"sum", "bad"}, "refuses": {"sum"}}
+    (exercise.folder / "checks.py").write_text(
+        "def bad(runs, name):\n    return runs(f'{name}m'), f'{name}'\n\ndef test_sums(runs):\n    bad(runs, 'su')\n\n"
+        "def test_same(runs):\n    runs(f'{1}')\n\ndef test_refuses(runs):\n    runs('bad')\n"
+    )
+    assert families(exercise) == {"sums": {"sum"}, "same": {"sum", "bad"}, "refuses": {"bad"}}
     (exercise.folder / "checks.py").write_text("def test_sums(:\n")
     assert set(families(exercise).values()) == {frozenset({"sum", "bad"})}
 
@@ -58,6 +63,14 @@ def test_a_case_is_wanted_as_long_as_an_open_check_may_ask_for_it(exercise: Exer
 def test_one_case_of_each_family_that_a_first_check_waits_for_comes_first(exercise: Exercise) -> None:
     ordered = sorted(exercise.cases, key=Demand(exercise).urgency)
     assert [case.id for case in ordered] == ["sum[1]", "bad[1]", "sum[2]"]
+
+
+def test_then_they_come_as_checks_ask_for_them_and_of_those_for_one_check_the_longest(exercise: Exercise) -> None:
+    several = tuple(replace(case, world_size=size) for case in exercise.cases[:2] for size in (1, 2, 3))
+    exercise = replace(exercise, cases=(exercise.cases[-1], *several))
+    demand, paces = Demand(exercise), {"sum[2]": 0.5, "sum[3]": 0.4, "bad[1]": 2.0}
+    ordered = sorted(exercise.cases, key=lambda case: demand.urgency(case, paces.get(case.id, 0.0)))
+    assert list(dict.fromkeys(case.id for case in ordered)) == ["sum[1]", "bad[1]", "sum[2]", "sum[3]"]
 
 
 class Looping(FakeSession):

@@ -302,9 +302,8 @@ def is_settled(told):
 
 
 def seed_globals(seed):
-    torch.manual_seed(seed)
+    values.seed_generators(seed)
     np.random.seed(seed)
-    random.seed(seed)
 
 
 def generator_states():

@@ -102,22 +102,22 @@ def states_of(rank, probe, name):
     return [rank.expect_like(state, like, "shape and dtype of the trained parameters") for state in states]
 
 
-def alone(runs, probe, name="train"):
+def alone(runs, probe, family="train_alone"):
     """The training of a rank that is alone."""
-    return Training(runs(f"{name}_alone")[0][0], probe)
+    return Training(runs(family)[0][0], probe)
 
 
-def together(runs, probe, name="train"):
+def together(runs, probe, family="train"):
     """The training of each rank, by run of several ranks."""
-    return [[Training(rank, probe) for rank in run] for run in runs(name)]
+    return [[Training(rank, probe) for rank in run] for run in runs(family)]
 
 
-def every_training(runs, probe, name="train"):
-    return [alone(runs, probe, name), *chain(*together(runs, probe, name))]
+def every_training(runs, probe):
+    return [alone(runs, probe), *chain(*together(runs, probe))]
 
 
-def every_rank(runs, name="train"):
-    return chain(*runs(f"{name}_alone"), *runs(name))
+def every_rank(runs, families=("train_alone", "train")):
+    return chain(*(run for family in families for run in runs(family)))
 
 
 # The basic path
@@ -507,7 +507,7 @@ def test_no_epochs(runs, probe):
 
 def test_defaults(runs, probe):
     """Left out, batch_size is 32, lr 0.1 and checkpoint_path None, and all of the above holds"""
-    one, run = alone(runs, probe, "defaults"), runs("defaults")[0]
+    one, run = alone(runs, probe, "defaults_alone"), runs("defaults")[0]
     (several,) = together(runs, probe, "defaults")
     expect_epochs(one)
     for training in (one, *several):
@@ -523,7 +523,7 @@ def test_defaults(runs, probe):
         for training in trainings:
             expect_shares(training, epochs)
             expect_new_samples(training.rank, training.epochs(epochs))
-    for rank in every_rank(runs, "defaults"):
+    for rank in every_rank(runs, ("defaults_alone", "defaults")):
         expect_files(rank, [])
         expect_model(rank)
         expect_left(rank, rank.read("left", bool), "after training")

@@ -7,7 +7,6 @@ Nothing here knows an expected value.
 """
 
 import os
-import random
 import socket
 
 import torch
@@ -146,9 +145,7 @@ class Notes(spies.StepNotes):
 
 def watch(rank):
     """Fresh notes for the next call; every rank's random numbers differ."""
-    own_seed = values.seed_for(rank.secret, "torch")
-    torch.manual_seed(own_seed)
-    random.seed(own_seed)
+    values.seed_generators(values.seed_for(rank.secret, "torch"))
     Classifier.notes = Notes(rank)
     return Classifier.notes
 

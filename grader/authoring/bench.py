@@ -19,6 +19,9 @@ import click
 from grader import catalog
 from grader.authoring.lab import solution_of, warm_session
 from grader.authoring.verify import verify
+from grader.grading.flow import grade
+from grader.grading.observe import Listener
+from grader.grading.request import Request
 from grader.grading.running import import_case, run_all
 from grader.grading.seeding import seeded
 from grader.judge import Panel, judge, judge_with
@@ -128,18 +131,27 @@ def against_spawn(session: Session, exercise: Exercise, received: Submission) ->
     )
 
 
-def warm(session: Session, exercise: Exercise, received: Submission, idle: Callable[[int], float]) -> Iterator[Row]:
-    """A regrade with everything warm, and the share of it that is not the student's own work."""
+class Runs(Listener):
+    """Hears of the runs of one grade."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    def ended(self, run: Run) -> None:
+        self.runs.append(run)
+
+
+def warm(session: Session, exercise: Exercise, solution: Path, idle: Callable[[int], float]) -> Iterator[Row]:
+    """A regrade with everything warm, from the files to the report, and the share of it that is not the student's own
+    work: of each run what an idle one takes as well, and all that is neither running nor waited for."""
     walls, own = [], []
     nothing = {case.world_size: idle(case.world_size) for case in exercise.cases} | {1: idle(1)}
-    for seed in range(5):
-        start = time.monotonic()
-        runs = run_all(session, exercise, received, seed)
-        ran = time.monotonic()
-        judge(exercise, received, runs)
-        walls.append(time.monotonic() - start)
-        working = sum(max(0.0, run.seconds - nothing[run.case.world_size]) for run in runs)
-        own.append(working / sum(run.seconds for run in runs) * (ran - start) / walls[-1])
+    for seed in range(9):
+        heard = Runs()
+        request = Request(exercise=NAME, root=exercise.folder.parents[1], submission=solution, seed=seed)
+        walls.append(timed(lambda: grade(request, session, heard)))  # noqa: B023
+        working = sum(max(0.0, run.seconds - nothing[run.case.world_size]) for run in heard.runs)
+        own.append(working / sum(run.seconds for run in heard.runs))
     wall = statistics.median(walls)
     yield Row(what="regrade of all of 03 on a warm server", value=wall, bar=0.8, unit="s")
     share = 1 - statistics.median(own)
@@ -150,14 +162,14 @@ def course(session: Session, root: Path) -> Iterator[Row]:
     """The solutions of all exercises, one after the other on a warm server."""
     names = catalog.all_names(root)
 
-    def grade(name: str) -> None:
+    def one(name: str) -> None:
         exercise = catalog.load(name, root)
         received = receive(exercise, solution_of(exercise, root), root)
         judge(exercise, received, run_all(session, exercise, received, 1))
 
     def every() -> None:
         for name in names:
-            grade(name)
+            one(name)
 
     bar = round(len(names) * AN_EXERCISE)
     yield Row(what=f"the solutions of all {len(names)} exercises, on it too", value=timed(every), bar=bar, unit="s")
@@ -211,7 +223,7 @@ def rows(times: int) -> Iterator[Row]:
             return timed(lambda: session.run(*small, Case(name="idle", probe="idle", world_size=world_size)))
 
         yield from against_spawn(session, exercise, received)
-        yield from warm(session, exercise, received, nothing)
+        yield from warm(session, exercise, solution, nothing)
         yield from course(session, root)
         yield from deadlock(session, *small)
         yield from memory(session, *small)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import warnings
 from pathlib import Path
@@ -27,11 +28,18 @@ def compiled_fault(source: str) -> SyntaxError | None:
 
 
 def tree(path: Path) -> ast.Module:
-    """The file's syntax tree. Raises AuthorError with the line where it does not compile."""
-    source = read_text(path).removeprefix("\ufeff")
-    fault = compiled_fault(source)
-    if fault:
-        raise AuthorError(path, f"the file does not compile: {fault.msg}", "Mend it.", fault.lineno)
+    """The file's syntax tree, which nobody may change. Raises AuthorError with the line where it does not compile."""
+    found = _tree(read_text(path).removeprefix("\ufeff"))
+    if isinstance(found, SyntaxError):
+        raise AuthorError(path, f"the file does not compile: {found.msg}", "Mend it.", found.lineno)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(source: str) -> ast.Module | SyntaxError:
+    """Remembered, since a watched exercise is loaded at each save."""
+    if fault := compiled_fault(source):
+        return fault
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)

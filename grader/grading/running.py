@@ -110,7 +110,8 @@ class Runner:
 
     def start(self) -> None:
         """Let all cases run."""
-        for case in sorted(self.cases, key=self._demand.urgency):
+        paces = {case.id: self._session.pace(self._exercise, case) for case in self.cases}
+        for case in sorted(self.cases, key=lambda case: self._demand.urgency(case, paces[case.id])):
             self._start(case)
 
     def wait(self, case: Case) -> Run:

@@ -34,6 +34,9 @@ class AnySession(Protocol):
 
     def run(self, exercise: Exercise, submission: Submission, case: Case, live: Live | None = None) -> Run: ...
 
+    def pace(self, exercise: Exercise, case: Case) -> float:
+        """Seconds that the case took when it last ran here; 0.0 where it has not."""
+
     def cancel(self) -> None: ...
 
     def call_off(self, case: Case) -> None: ...

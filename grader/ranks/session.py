@@ -69,6 +69,7 @@ class Session:
         self._begun = self._ready = self._closed = False
         self._offspring: list[Session] = []
         self._requests = 0
+        self._paces: dict[tuple[str, str], float] = {}
         self._connections = Connections()
         self.apart = False
         """Whether each run has a network of its own, where no neighbour can take its ports. Known once it is up."""
@@ -225,8 +226,13 @@ class Session:
             if self._requests > 1 and isinstance(error, NoRankStarted):
                 raise RunError(str(error)) from None  # ranks of other runs were there
             raise
+        self._paces[exercise.name, case.id] = seconds
         diagnosis = diagnose(case, found, exercise.file, witness)
         return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files, witness=witness)
+
+    def pace(self, exercise: Exercise, case: Case) -> float:
+        """Seconds that the case took when it last ran here; 0.0 where it has not."""
+        return self._paces.get((exercise.name, case.id), 0.0)
 
     def _opened(self, found: Sequence[RankRecord], left: float, cancels: int) -> tuple[OpenedFile, ...]:
         """The files that the ranks recorded; nothing is started where there are none."""

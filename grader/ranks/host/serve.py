@@ -48,12 +48,17 @@ def preload() -> None:
         import grader.ranks.inside.rank
         import grader.ranks.inside.tracer
         import grader.ranks.watch.entry
+        from grader.kit import stores
+        from grader.ranks.inside import sockets
         from grader.ranks.watch import witness
 
         for module in pkgutil.iter_modules(grader.kit.__path__):
             importlib.import_module(f"grader.kit.{module.name}")
+        stores.NAMES.note()
         torch.set_num_threads(1)
         witness.gpus()  # which every run asks, and remembers
+        with contextlib.suppress(OSError, AttributeError):
+            sockets.understood()
 
 
 def preload_dynamo() -> None:
@@ -67,6 +72,7 @@ def preload_dynamo() -> None:
                 importlib.import_module("torch.utils.serialization.config")  # for torch.save; a newer torch has it
             with importlib.import_module("torch.profiler").record_function("first"):
                 pass  # every step of an optimizer is recorded so, the first of a process at ten times the price
+            importlib.import_module("grader.kit.stores").NAMES.note()  # in what was imported since
 
 
 def preload_modules(names: Iterable[str]) -> None:

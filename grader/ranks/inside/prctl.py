@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import signal
 import sys
 from typing import Any
@@ -43,4 +44,10 @@ def show() -> None:
 
 def _prctl(option: int, value: Any) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+        libc().prctl(option, value, 0, 0, 0)
+
+
+@functools.cache
+def libc() -> ctypes.CDLL:
+    """The C library, opened once for all that is forked from this process."""
+    return ctypes.CDLL(None, use_errno=True)

@@ -18,6 +18,8 @@ import sys
 import tempfile
 from typing import IO
 
+from grader.ranks.inside import prctl
+
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1
@@ -99,7 +101,7 @@ def install() -> bool:
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         return False
-    code, libc = assembled(machine, os.getpid()), ctypes.CDLL(None, use_errno=True)
+    code, libc = assembled(machine, os.getpid()), prctl.libc()
     loaded = _Program(len(code) // 8, code)
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     return bool(libc.syscall(_SECCOMP[machine], _SET_MODE_FILTER, _ALL_THREADS, ctypes.byref(loaded)) == 0)

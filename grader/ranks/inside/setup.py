@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
-import random
 import signal
 import sys
 import types
@@ -66,9 +65,10 @@ def set_up(index: int, scene: Scene, output: Any) -> None:
     sys.path[:] = [scene.code, *sys.path]
     import torch
 
+    from grader.kit import values
+
     torch.set_num_threads(1)
-    torch.manual_seed(scene.seed + index)
-    random.seed(scene.seed + index)
+    values.seed_generators(scene.seed + index)
 
 
 def _stack_file(scratch: Path) -> Any:

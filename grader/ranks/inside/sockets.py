@@ -6,6 +6,8 @@ that before. Both carry struct tcp_info, in which every byte is counted. Sees it
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import socket
 import struct
 from collections.abc import Iterator
@@ -60,30 +62,15 @@ class Present:
     def __init__(self) -> None:
         self._questions = _netlink()
         self._questions.settimeout(1.0)
-        self._asks = OF_ANY_FAMILY
-        try:
-            self.now()
-        except OSError:
-            self._asks = BY_FAMILY
-            self.now()
+        self._asks = understood()
 
     def now(self) -> list[Socket]:
         """Every TCP socket that there is."""
-        return [one for question in self._asks for one in self._dump(question)]
+        return [one for question in self._asks for one in _dumped(self._questions, question)]
 
     def close(self) -> None:
         """Ask no more."""
         self._questions.close()
-
-    def _dump(self, question: bytes) -> Iterator[Socket]:
-        self._questions.send(question)
-        while True:
-            for kind, body in _messages(self._questions.recv(AT_ONCE)):
-                if kind == DONE:
-                    return
-                if kind == ERROR:
-                    raise OSError(-struct.unpack_from("=i", body)[0], "the kernel does not tell of its sockets")
-                yield _socket(body)
 
 
 class Sockets(Present):
@@ -106,8 +93,36 @@ class Sockets(Present):
             yield from (_socket(body) for kind, body in _messages(data) if kind == SOCK_DIAG_BY_FAMILY)
 
 
+@functools.cache
+def understood() -> tuple[bytes, ...]:
+    """The first of our questions that this kernel answers. Found out once: an answer takes a millisecond. Raises
+    OSError where it answers none."""
+    with _netlink() as questions:
+        questions.settimeout(1.0)
+        with contextlib.suppress(OSError):
+            return _answered(questions, OF_ANY_FAMILY)
+        return _answered(questions, BY_FAMILY)
+
+
+def _answered(questions: socket.socket, asks: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    for question in asks:
+        list(_dumped(questions, question))
+    return asks
+
+
 def _netlink() -> socket.socket:
     return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+
+
+def _dumped(questions: socket.socket, question: bytes) -> Iterator[Socket]:
+    questions.send(question)
+    while True:
+        for kind, body in _messages(questions.recv(AT_ONCE)):
+            if kind == DONE:
+                return
+            if kind == ERROR:
+                raise OSError(-struct.unpack_from("=i", body)[0], "the kernel does not tell of its sockets")
+            yield _socket(body)
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 
+from grader.ranks.inside import prctl
 from grader.ranks.inside.seccomp import CLONE_NEWNET
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -17,7 +18,7 @@ CAPABILITY_VERSION = 0x20080522
 def move_to_own() -> None:
     """Leave the network that this process shares with the host for a new one, which only its children will have, and
     give up for good the capabilities that this takes. Raises OSError where they are missing."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = prctl.libc()
     _require(libc.unshare(CLONE_NEWNET))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", IFF_UP))

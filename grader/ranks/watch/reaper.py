@@ -32,7 +32,7 @@ def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
     while stubborn:
         shared |= _kill(stubborn)
         stubborn = _descendants(spare)
-    for path in shared - _shared_memory(os.getpid()):
+    for path in shared - _shared_memory(os.getpid()) if shared else ():
         with contextlib.suppress(OSError):
             os.unlink(path)
 
