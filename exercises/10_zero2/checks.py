@@ -427,6 +427,8 @@ def test_traffic(runs, probe):
                 f"fewer than the {amount(3 * once)} of an all-reduce ({amount(2 * once)}) and an all-gather",
                 f"{amount(part.sent_bytes)}, by {told(part)}",
             )
+        if run.finished:  # else not all that it communicated may be known
+            run.expect_confirmed()
 
 
 # Memory

@@ -287,6 +287,9 @@ def test_reduces(runs):
         rank.expect(seen == UNITS, "the reduce-scatters of a step", wanted, told(part, "reduce_scatter"))
         others = [one.operation for one in part if one.operation not in ("all_gather", "reduce_scatter")]
         rank.expect(not others, "other collectives of a step", "none of a kilobyte or more", told(part.of(*others)))
+    for run in runs("train", finished=False):
+        if run.finished:  # else not all that it communicated may be known
+            run.expect_confirmed()
 
 
 # Memory
