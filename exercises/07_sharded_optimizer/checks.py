@@ -4,7 +4,7 @@ The optimizers, which grader.checks.replay has written out, are replayed from th
 compared, on every rank. Memory is judged by what each process kept alive, on whatever instrument shows most.
 """
 
-from grader.checks import Attempt, Tensors, TypedDict, amount, holds, listed, memory, replay
+from grader.checks import Attempt, Tensors, TypedDict, amount, holds, listed, memory, parts, replay
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
@@ -61,7 +61,7 @@ def judged(runs, probe, family, part, recorded, after=()):
     is told by the check of what came before."""
     (alone,) = runs("alone", recorded=[f"{part} alone"])
     if not alone.came_to(recorded):
-        expect_done(alone[0], part)
+        parts.expect_done(alone[0], part, DONE[part])
     yield alone, alone.parameters[family]
     if holds(test_same_as_unsharded, runs, probe):
         for run in runs(family, finished=False):
@@ -69,14 +69,6 @@ def judged(runs, probe, family, part, recorded, after=()):
                 if not run.came_to(recorded):
                     run.require_finished()
                 yield run, run.parameters
-
-
-def expect_done(rank, part):
-    """A part on one rank came to its end. Its notes say what was handed in."""
-    outcome = rank.read(f"{part} alone", Attempt)
-    said = "; ".join(filter(None, outcome["said"].splitlines()))[:300]
-    seen = ": ".join(filter(None, [*outcome["raised"][:1], said]))
-    rank.expect(not outcome["raised"], DONE[part], "no exception", seen, line=outcome["line"])
 
 
 def fixed(options):
@@ -112,7 +104,7 @@ def test_is_optimizer(runs):
     """It is a torch.optim.Optimizer, as schedulers and trainers ask"""
     for run in runs("alone", recorded=["model_under_adamw alone"]):
         if "is_optimizer" not in run[0]:
-            expect_done(run[0], "model_under_adamw")
+            parts.expect_done(run[0], "model_under_adamw", DONE["model_under_adamw"])
         seen = run[0].read("is_optimizer", bool)
         run[0].expect(seen, "the object", "an instance of torch.optim.Optimizer", "not one")
 
@@ -120,7 +112,7 @@ def test_is_optimizer(runs):
 def test_trains(runs, probe):
     """On one rank it trains as AdamW does"""
     for run in runs("alone", recorded=["model_under_adamw alone"]):
-        expect_done(run[0], "model_under_adamw")
+        parts.expect_done(run[0], "model_under_adamw", DONE["model_under_adamw"])
         expect_trained(probe, run, run.parameters["train"])
 
 
@@ -258,7 +250,7 @@ def test_zero_grad(runs):
     """zero_grad clears every gradient on every rank"""
     (alone,) = runs("alone", recorded=["clearing alone"])
     if CLEARED not in alone[0]:
-        expect_done(alone[0], "clearing")
+        parts.expect_done(alone[0], "clearing", DONE["clearing"])
     for run in (alone, *runs("calls", recorded=[CLEARED])):
         for rank in run:
             for when, names in rank.read(CLEARED, Uncleared).items():

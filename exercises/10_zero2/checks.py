@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from grader.checks import Attempt, CheckFailed, NotJudged, Tensors, amount, holds, memory, replay, told
+from grader.checks import CheckFailed, NotJudged, Tensors, amount, holds, memory, parts, replay, told
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
@@ -144,7 +144,7 @@ def judged(runs, probe, part, recorded):
     came before."""
     (alone,) = runs("alone", recorded=[f"{part} alone"])
     if not alone.came_to(recorded):
-        expect_done(alone[0], part)
+        parts.expect_done(alone[0], part, DONE[part])
     if not holds(expect_trained, probe, alone):
         raise NotJudged("training on one rank goes wrong, which another check tells")
     yield alone
@@ -153,24 +153,9 @@ def judged(runs, probe, part, recorded):
 
 def on_several(runs, probe, part, recorded):
     """The same on several ranks alone."""
-    if not holds(test_same_as_unsharded, runs, probe):
-        return
-    for family, parts in probe.PARTS.items():
-        names = [one.__name__ for one in parts]
-        if part in names:
-            earlier = [f"{name} ended" for name in names[: names.index(part)]]
-            for run in (run for run in runs(family, finished=False) if run.came_to(earlier)):
-                if not run.came_to(recorded):
-                    run.require_finished()
-                yield run
-
-
-def expect_done(rank, part):
-    """A part on one rank came to its end."""
-    outcome = rank.read(f"{part} alone", Attempt)
-    said = "; ".join(filter(None, outcome["said"].splitlines()))[:300]
-    seen = ": ".join(filter(None, [*outcome["raised"][:1], said]))
-    rank.expect(not outcome["raised"], DONE[part], "no exception", seen, line=outcome["line"])
+    if holds(test_same_as_unsharded, runs, probe):
+        families = {family: probe.PARTS[family] for family in ("train", "parts")}
+        yield from parts.arrived(runs, families, part, recorded)
 
 
 # The basic path
@@ -180,7 +165,7 @@ def test_is_optimizer(runs):
     """It is a torch.optim.Optimizer, as schedulers and trainers ask"""
     for run in runs("alone", recorded=["model alone"]):
         if "is_optimizer" not in run[0]:
-            expect_done(run[0], "model")
+            parts.expect_done(run[0], "model", DONE["model"])
         seen = run[0].read("is_optimizer", bool)
         run[0].expect(seen, "the object", "an instance of torch.optim.Optimizer", "not one")
 
@@ -188,7 +173,7 @@ def test_is_optimizer(runs):
 def test_trains(runs, probe):
     """On one rank every step trains the parameters"""
     for run in runs("alone", recorded=["model alone"]):
-        expect_done(run[0], "model")
+        parts.expect_done(run[0], "model", DONE["model"])
         before = {name: probe.initial(run.seed, name, shape) for name, shape in probe.MODEL.items()}
         for number, values in enumerate(run[0].read(TRAINED, History), start=1):
             run[0].expect_like(values, before, f"{TRAINED}: shape and dtype")

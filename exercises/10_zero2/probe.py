@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from grader.kit import parts as in_parts
 from grader.kit import spies, values
 from grader.kit.memory import Meter, disregard_existing, layout
 
@@ -115,24 +116,15 @@ def plain(option):
 
 
 def alone(rank):
-    """Every part on one rank, whatever becomes of the parts before it: there nobody waits for others."""
-    for part in PARTS["train"] + PARTS["parts"]:
-        rank.record(f"{part.__name__} alone", rank.attempt(part, rank).described())
+    in_parts.each(rank, PARTS)
 
 
 def train(rank):
-    on_several(rank, "train")
+    in_parts.in_turn(rank, PARTS["train"])
 
 
 def parts(rank):
-    on_several(rank, "parts")
-
-
-def on_several(rank, family):
-    """The parts of a family, one after the other."""
-    for part in PARTS[family]:
-        part(rank)
-        rank.record(f"{part.__name__} ended", True)
+    in_parts.in_turn(rank, PARTS["parts"])
 
 
 # Values

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch.func import functional_call
 
-from grader.checks import Attempt, CheckFailed, Tensors, amount, holds, memory, replay, told
+from grader.checks import CheckFailed, Tensors, amount, holds, memory, parts, replay, told
 from grader.checks.tolerance import MEMORY_SLACK
 
 History = list[Tensors]
@@ -112,26 +112,11 @@ def judged(runs, probe, part, recorded):
     if not alone.came_to(recorded):
         if not alone.came_to([f"{part} alone"]):
             alone.require_finished()
-        expect_done(alone[0], part)
+        parts.expect_done(alone[0], part, DONE[part])
     yield alone
-    if not holds(test_same_as_unsharded, runs, probe):
-        return
-    for family, parts in probe.PARTS.items():
-        names = [one.__name__ for one in parts]
-        if part in names:
-            earlier = [f"{name} ended" for name in names[: names.index(part)]]
-            for run in (run for run in runs(family, finished=False) if run.came_to(earlier)):
-                if not run.came_to(recorded):
-                    run.require_finished()
-                yield run
-
-
-def expect_done(rank, part):
-    """A part on one rank came to its end."""
-    outcome = rank.read(f"{part} alone", Attempt)
-    said = "; ".join(filter(None, outcome["said"].splitlines()))[:300]
-    seen = ": ".join(filter(None, [*outcome["raised"][:1], said]))
-    rank.expect(not outcome["raised"], DONE[part], "no exception", seen, line=outcome["line"])
+    if holds(test_same_as_unsharded, runs, probe):
+        families = {family: probe.PARTS[family] for family in ("train", "parts")}
+        yield from parts.arrived(runs, families, part, recorded)
 
 
 # Values
@@ -140,7 +125,7 @@ def expect_done(rank, part):
 def test_trains(runs, probe):
     """On one rank it trains as the bare module does"""
     for run in runs("alone", recorded=["stack alone"]):
-        expect_done(run[0], "stack")
+        parts.expect_done(run[0], "stack", DONE["stack"])
         expect_history(run, probe, STACK, STACK)
 
 
