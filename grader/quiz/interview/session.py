@@ -261,12 +261,12 @@ class InterviewSession:
                 deck.keep(self.store, item, rating, self.now(), sum(answer.seconds for answer in answers))
 
     def _welcome(self) -> str:
-        exercise, count = self.exercise, len(self.interview.questions)
-        mends = f", {count_of(self.interview.mends, 'mend')}" if self.interview.mends else ""
+        interview, exercise, count = self.interview, self.exercise, len(self.interview.questions)
+        mends = f", {count_of(interview.mends, 'mend')}" if interview.mends else ""
         place = f"exercises/{exercise.name}/README.md"
         paragraphs = [
             *self._so_far(),
-            f"{clock(math.ceil(self.interview.left(self.now())))} for exercise {exercise.number}, {exercise.title}, and "
+            f"{clock(math.ceil(interview.left(self.now())))} for exercise {exercise.number}, {exercise.title}, and "
             f"{count_of(count, 'question')}{mends}. {'Hints are noted.' if self.interview.levels else 'No hints.'}",
             f"Write in {self.file}",
             f"The statement is in {place} (s shows it).",
