@@ -143,6 +143,21 @@ def test_merged_shards_are_what_one_batch_would_have_been(root, engine):
         assert joined.number("SELECT COUNT(*) FROM plans") == 1
 
 
+def test_a_shard_that_planned_nothing_yet_is_named_and_the_others_are_joined(root, engine):
+    """As one that was refused or killed at its very beginning."""
+    Ledger(root / "out", shard="1-of-3", new=True).close()
+    assert "holds no hand-ins yet" in refusal(call("merge", "out"))
+    grade("--shard", "2/3", "--seed", 4)
+    done = call("merge", "out")
+    assert done.exit_code == 0 and "Not here yet: 1-of-3, 3-of-3. Without" in done.stderr
+    with Ledger(root / "out") as joined, Ledger(root / "out", shard="2-of-3") as part:
+        assert [row.unit for row in joined.rows()] == [row.unit for row in part.rows()]
+    for number in (1, 3):
+        grade("--shard", f"{number}/3")
+    done = call("merge", "out")
+    assert "Not here yet" not in done.stderr and "3 hand-ins (2 different ones): 2 graded" in done.stdout
+
+
 def test_batches_of_other_machines_are_joined_with_their_files(root, engine):
     """The other folder may then go."""
     grade("--seed", 4)

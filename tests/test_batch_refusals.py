@@ -75,6 +75,13 @@ def test_two_hand_ins_of_one_person_are_refused_unless_it_is_said_which_counts(r
     assert len(found) == 3 and own[True] > own[False]
 
 
+@pytest.mark.parametrize("words", [("--latest", "--best"), ("--best", "--dry-run", "--latest")])
+def test_the_latest_and_the_best_are_not_both_to_count(root, engine, words):
+    """Whichever is named last."""
+    assert "either the --latest or the --best counts, not both" in refusal(grade(*words))
+    assert not (root / "out").exists()
+
+
 def test_the_latest_hand_in_counts_and_late_rules_hold_for_it(root, engine):
     (root / "assignment.yaml").write_text(
         "title: Homework\ndue: 2026-10-12T12:00:00+00:00\nlate: {percent_per_day: 10}\n"

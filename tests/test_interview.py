@@ -13,7 +13,7 @@ from grader.practice.store import Store
 from grader.quiz.interview import state
 from grader.quiz.interview.session import TimeUp
 from grader.quiz.interview.state import clock
-from tests.interviewing import Person, begun, kept, letter
+from tests.interviewing import CARD, Clock, Person, begun, kept, letter
 from tests.reports import partial
 from tests.test_progress import NOW
 
@@ -123,6 +123,33 @@ def test_the_last_grade_is_within_the_time_however_long_it_takes(person):
     person.report = slow
     over = person.session(begun(minutes=10), lambda: person.clock.move(minutes=10), TimeUp).hold()
     assert [grade.at for grade in over.grades] == [600]
+
+
+def test_the_clock_stands_while_a_person_who_has_finished_gets_the_last_grade(person):
+    def slow():
+        person.clock.move(seconds=9)
+        return partial()
+
+    person.report = slow
+    over = person.session(begun(), lambda: person.clock.move(minutes=10), "f").hold()
+    assert [grade.at for grade in over.grades] == [over.elapsed(person.clock())] == [600]
+
+
+def test_the_key_for_a_hint_is_no_answer(person):
+    paused = person.session(begun(questions=(CARD,)), "q", "?", "The moments.", "p").hold()
+    assert [answer.typed for answer in paused.answers] == ["The moments."]
+    assert "No hints for questions. skip goes on without it." in person.text
+
+
+def test_it_begins_with_all_of_its_time(person):
+    class Ticking(Clock):
+        def __call__(self):
+            self.move(microseconds=300)
+            return self.time
+
+    person.clock = Ticking()
+    person.session(begun(), "p").hold()
+    assert "55:00 for exercise 01" in " ".join(person.text.split())
 
 
 def test_what_it_takes_to_begin_and_to_go_on_costs_no_time(person):

@@ -45,7 +45,7 @@ def test_a_program_is_mended_and_then_the_mistake_is_told(person):
     assert person.store.mends() == (over,)
     assert "✗ All ranks get the sum" in started[0] and "Find it and mend it in" in started[0]
     assert "is as it was drawn" in person.text, "and that costs no grade"
-    assert "Not yet: 1 check fails, 1 of them not before. 11:40 left." in person.text
+    assert "Not yet: 1 check fails, which passed before. 11:40 left." in person.text
     assert "1:20 of 12:00, 2 grades, no hint. The mistake: Every rank keeps its own value." in person.text
     assert "+ dist.all_reduce(result)" in person.text and "Why it matters, of “All ranks get the sum”" in person.text
     assert "The mistake" not in started[0] and "You go on" not in started[0]

@@ -50,7 +50,9 @@ def test_an_interview_that_is_open_in_another_terminal_is_not_gone_on_with_here(
             assert refused.exit_code == 2 and "90 is open in another terminal; go on there" in refused.stderr
     again = call("interview")
     assert again.exit_code == 0 and "You go on with the interview" in " ".join(again.stdout.split())
-    assert "is paused with" in call("interview", "--exercise", "90").stderr
+    assert "You go on with" in call("interview", "--exercise", "90").stdout, "that is the one"
+    for words in (("--mend", "1"), ("--questions", "7"), ("--exercise", "90", "--levels")):
+        assert "is paused with" in call("interview", *words).stderr
 
 
 def test_a_mend_that_is_open_in_another_terminal_is_left_alone(root, tmp_path):

@@ -200,6 +200,9 @@ def test_a_case_can_be_left_for_later_and_after_a_pause(room: Room, case: Design
     paused = room.hold(room.begun(), "q", "skip", "q", first, "later", "g", "q", second, KeyboardInterrupt)
     assert paused.parts_answered(case.id) == 2 and "q comes back to it" in room.text
     over = room.hold(state.read(state.as_json(paused)).resumed(room.clock()), "q", *others, "f")
+    setting = case.setting(paused.seed_of(case))
+    seen = " ".join(room.text.split())
+    assert seen.count(" ".join(setting.split())) == 1, "somebody who comes back is told what it was about, once"
     assert [answer.right for answer in over.answers] == [False, None, True, True, True]
     assert "1 of 2 questions answered" in room.text and "part 3 of 4" in room.text
 

@@ -1,7 +1,7 @@
 """Runs in one rank: asks for scaled rates, and trains under the student's scheduler. Nothing here knows what is right.
 
 At which rate a step was taken is seen by what it did: parameters begin each step at 0 and have gradients of 1, so plain
-SGD moves them by minus the rate, and so does Adam with ε = 0.
+SGD moves them by minus the rate, and so do Adam, Adamax and an RMSprop without a memory, with ε = 0.
 """
 
 import copy
@@ -61,6 +61,8 @@ def asked(rank, arguments):
 OPTIMIZERS = {
     "SGD": lambda groups, lr: torch.optim.SGD(groups, lr=lr),
     "AdamW": lambda groups, lr: torch.optim.AdamW(groups, lr=lr, eps=0.0, weight_decay=0.0),
+    "RMSprop": lambda groups, lr: torch.optim.RMSprop(groups, lr=lr, alpha=0.0, eps=0.0),
+    "Adamax": lambda groups, lr: torch.optim.Adamax(groups, lr=lr, eps=0.0),
 }
 AFTER = 5
 """Steps that are taken after the warm-up."""

@@ -292,7 +292,7 @@ def test_in_place(runs, probe):
 
 
 def test_layouts(runs, probe):
-    """Gradients may be transposed, or views of a buffer"""
+    """Gradients may be transposed, views of a buffer, or without dimensions"""
     judge(calls_in(runs, probe, probe.PLACES))
 
 

@@ -94,6 +94,7 @@ LONG = {"a gradient of 1 MiB": Given(0.5, shards=((Shard((2**17,)),),))}
 """Whoever sends it sends more than the kernel's count may differ from what is told of the calls."""
 PLACES = {
     "a gradient that is transposed": Given(shards=((Shard((4, 3), layout="transposed"), Shard()),)),
+    "a gradient without dimensions": Given(shards=((Shard(()), Shard((3, 4))),)),
     "gradients that are views of a buffer": Given(shards=((Shard(layout="view"), Shard((3, 4), layout="view")),)),
 }
 KINDS = {"parameters from a generator": Given(kind="generator"), "parameters in a tuple": Given(0.1, INF, kind="tuple")}
@@ -113,7 +114,7 @@ MAXIMUM_OF_NAN = {
     "a gradient of NaN on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("nan"))),
     "a gradient of NaN on the last rank, by the infinity norm": Given(1.0, INF, odd=("last", with_odd("nan"))),
 }
-OTHERS = {"norm_type 1": Given(1.0, 1.0), "norm_type 3": Given(1.0, 3.0)}
+OTHERS = {f"norm_type {p:g}": Given(1.0, p) for p in (1.0, 3.0, 0.5, 2.5)}
 BETWEEN = {
     "float32, float64 and bfloat16, another on each rank": Given(
         shards=((Shard(dtype=F32), Shard((3, 4), F32)), USUAL, (Shard((3, 4), BF16),))

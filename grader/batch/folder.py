@@ -29,6 +29,20 @@ def shards(folder: Path) -> list[str]:
     return sorted(path.stem for path in (folder / SHARDS).glob("*.sqlite3"))
 
 
+def absent(folder: Path) -> list[str]:
+    """The shards of a batch that have no ledger in its folder, or one without a plan: what others of them have begun
+    they have not."""
+    known = shards(folder)
+    parts = {name.partition("-of-")[2] for name in known}
+    every = [f"{number}-of-{part}" for part in sorted(parts) if part.isdecimal() for number in range(1, int(part) + 1)]
+    return [name for name in every if name not in known or not _is_planned(folder, name)]
+
+
+def _is_planned(folder: Path, shard: str) -> bool:
+    with Ledger(folder, shard=shard) as ledger:
+        return ledger.plan() is not None
+
+
 def prepare(out: Path, title: str, seed: int | None) -> int:
     """Begin the folder, or find that it is of this assignment. The seed of the batch: the one given, else the one of
     the folder, drawn where there is none. Raises UsageError for a folder of something else."""

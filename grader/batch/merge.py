@@ -22,8 +22,12 @@ UNION SELECT report FROM other.attempts UNION SELECT log FROM other.attempts
 def merge(target: Ledger, sources: Sequence[Ledger], at: float) -> None:
     """Join the sources in the target, which may be new and may have joined them before. A unit that two have judged
     otherwise is unstable. Raises UsageError for batches of different assignments or seeds, and for two hand-ins of one
-    person that are not the same."""
-    _check_alike([ledger for ledger in (target, *sources) if ledger.plan() is not None])
+    person that are not the same, and where nothing is planned yet. A source without a plan has nothing to join."""
+    sources = [source for source in sources if source.plan() is not None]
+    planned = [*([target] if target.plan() is not None else []), *sources]
+    if not planned:
+        raise UsageError(f"{target.folder} holds no hand-ins yet; see what `batch` said where they were to be graded.")
+    _check_alike(planned)
     for source in sources:
         if source.folder.resolve() != target.folder.resolve():
             _copy_objects(target, source)

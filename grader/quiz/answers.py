@@ -57,7 +57,8 @@ _NUMBER = re.compile(
     r"|\s*/\s*(?P<below>\d+(?:\.\d+)?))?"
 )
 _MANTISSA_BARE = _MANTISSA.removeprefix("[-+−]?")
-_FACTOR = rf"\(*\s*{_MANTISSA_BARE}(?:\s*\))*"
+_EXPONENT = r"(?:[eE][-+]?\d+)?"
+_FACTOR = rf"\(*\s*{_MANTISSA_BARE}{_EXPONENT}(?:\s*\))*"
 _ARITHMETIC = re.compile(
     rf"{_FACTOR}(?:\s*(?:\*\*|[x×*·/^+−-])\s*{_FACTOR}){{2,}}"
     rf"|{_FACTOR}\s*[x×*·]\s*{_FACTOR}(?![\d.,]|\s*\^|\s*\*\*)"
@@ -110,7 +111,7 @@ def _piece(text: str) -> tuple[Typed, str] | str:
 
 def _calculated(text: str) -> float:
     """The value of 4*8*24, of (1024/64)/7 and the like; of numbers as people write them."""
-    plain = re.sub(_MANTISSA_BARE, lambda found: repr(_plain(found[0])), text)
+    plain = re.sub(f"({_MANTISSA_BARE})({_EXPONENT})", lambda found: repr(_plain(found[1])) + found[2], text)
     return float(simple_eval(re.sub("[x×·]", "*", plain).replace("−", "-").replace("^", "**")))
 
 

@@ -48,6 +48,9 @@ class Chain(Item):
     def asked(self, seed: str) -> tuple[Question, ...]:
         return self.with_values(self.drawn_by(seed))
 
+    def setting(self, seed: str) -> str:
+        return _told(self.text, self.drawn_by(seed))
+
     def drawn_by(self, seed: str) -> Mapping[str, str]:
         """What a seed draws."""
         chance = random.Random(seed)
@@ -61,9 +64,8 @@ class Chain(Item):
     def with_values(self, drawn: Mapping[str, str]) -> tuple[Question, ...]:
         """The questions for one draw, the setting told with the first. Raises ValueError where a calculation has no
         value, or one of another kind than its unit, and KeyError for a word that stands for nothing."""
-        written = {word: as_written(value) for word, value in drawn.items()}
         first, *others = self.numbers(drawn)
-        return (replace(first, text=f"{self.text.format_map(written)}\n\n{first.text}"), *others)
+        return (replace(first, text=f"{_told(self.text, drawn)}\n\n{first.text}"), *others)
 
     def formulas(self, drawn: Mapping[str, str]) -> tuple[str, ...]:
         """For one draw what each part is by formulas, empty where it has none."""
@@ -113,25 +115,28 @@ class DesignCase(Chain):
 
     def points(self, seed: str) -> tuple[str, ...]:
         """The rubric for the draw of a seed."""
-        written = {word: as_written(value) for word, value in self.drawn_by(seed).items()}
-        return tuple(each.format_map(written) for each in self.rubric)
+        return tuple(_told(each, self.drawn_by(seed)) for each in self.rubric)
 
     def asks_first(self, seed: str) -> str:
         """What the opening asks, without the setting."""
-        return self.opening.format_map({word: as_written(value) for word, value in self.drawn_by(seed).items()})
+        return _told(self.opening, self.drawn_by(seed))
 
     def opened(self, drawn: Mapping[str, str]) -> CardQuestion:
         """The open question, whose answer is the rubric."""
-        written = {word: as_written(value) for word, value in drawn.items()}
         return CardQuestion(
             id=self.id,
             topic=self.topic,
-            text=f"{self.text.format_map(written)}\n\n{self.opening.format_map(written)}",
+            text=f"{_told(self.text, drawn)}\n\n{_told(self.opening, drawn)}",
             difficulty=self.difficulty,
             line=self.line,
-            explanation=self.explanation.format_map(written),
-            answer="\n".join(["", *(f"- {each.format_map(written)}" for each in self.rubric)]),
+            explanation=_told(self.explanation, drawn),
+            answer="\n".join(["", *(f"- {_told(each, drawn)}" for each in self.rubric)]),
         )
+
+
+def _told(text: str, drawn: Mapping[str, str]) -> str:
+    """A text with what was drawn in it."""
+    return text.format_map({word: as_written(value) for word, value in drawn.items()})
 
 
 def _bracketed(values: Mapping[str, str]) -> dict[str, str]:

@@ -91,7 +91,8 @@ class NumberQuestion(Question):
 
     @property
     def asks_for(self) -> str:
-        known = "a plain number" if self.unit == "1" else f"in {self.unit}"
+        plain = {"1": "a plain number", "x": "a factor, as 1.5x"}
+        known = plain.get(self.unit) or f"in {self.unit}"
         return known if self.unit_shown else "with its unit"
 
     @property

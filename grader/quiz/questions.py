@@ -38,6 +38,10 @@ class Item(ABC):
     def asked(self, seed: str) -> tuple[Question, ...]:
         """The questions to put, one after the other: with options in an order and numbers that the seed decides."""
 
+    def setting(self, seed: str) -> str:
+        """What a chain is about, which its first question tells."""
+        return ""
+
     @property
     def choices(self) -> tuple[str, ...]:
         """The options to choose from, in the order in which they are shown."""
@@ -141,7 +145,7 @@ class ChoiceQuestion(Question):
     @property
     def clue(self) -> str:
         place = next(place for place, option in enumerate(self.options) if not option.right)
-        return self.hint or f"it is not {LETTERS[place]}: {self.options[place].why}."
+        return self.hint or f"not {LETTERS[place]}) – {self.options[place].why}."
 
     @property
     def solution(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ _TIMES = {
     60.0: "min mins minute minutes",
     3600.0: "h hr hrs hour hours",
     86400.0: "d day days",
+    604800.0: "week weeks",
 }
 _RATIOS = {0.01: "% percent pct", 1.0: "1 x × times fold"}
 _COUNTS = """

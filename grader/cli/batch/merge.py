@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from grader.cli import clock
-from grader.cli.console import show
+from grader.cli.console import say, show
 from grader.cli.options import file_path
 from grader.model.errors import UsageError
+from grader.model.words import listed
 
 
 @click.command("merge")
@@ -36,4 +37,6 @@ def command(folder: Path, others: Sequence[Path]) -> None:
         target = stack.enter_context(Ledger(folder, new=True))
         with folders.driving(target):  # what is shown then would call this command a driver at work
             merge(target, sources, clock.timestamp())
+        if absent := folders.absent(folder):
+            say(f"Not here yet: {listed(absent)}. Without their hand-ins:")
         show(state.status([target], clock.timestamp()))

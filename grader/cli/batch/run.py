@@ -35,8 +35,8 @@ from grader.model.errors import RunError, UsageError
 @click.option("--again", type=click.Choice(["broken", "failed", "all"]), default=None,
               help="Grade also what is quarantined, what failed, or everything again.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be done and how long it would take, and do nothing.")
-@click.option("--latest", "choice", flag_value="latest", help="Of several hand-ins of one person the latest counts.")
-@click.option("--best", "choice", flag_value="best", help="The best one counts, exercise by exercise.")
+@click.option("--latest", is_flag=True, help="Of several hand-ins of one person the latest counts.")
+@click.option("--best", is_flag=True, help="The best one counts, exercise by exercise.")
 @click.option("--people", type=file_path, metavar="FILE", help="CSV: hand_in, student, submitted_at, due.")
 @click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
@@ -71,7 +71,8 @@ class Options:
     only: tuple[str, ...]
     again: str | None
     dry_run: bool
-    choice: str | None
+    latest: bool
+    best: bool
     people: Path | None
     checks: Path | None
     plain: bool
@@ -81,6 +82,8 @@ class Options:
         from grader.batch.plan import Asked
 
         root = catalog.repository_root()
+        if self.latest and self.best:
+            raise UsageError("Of several hand-ins of one person either the --latest or the --best counts, not both.")
         if not self.assignment.is_file():
             raise UsageError(f"There is no file {self.assignment}; --assignment names an assignment.yaml.")
         found = catalog.load_assignment(self.assignment, root)
@@ -91,7 +94,7 @@ class Options:
             assignment=dataclasses.replace(found, checks=self.checks or found.checks),
             root=root,
             seed=seed or 0,
-            choice=self.choice or "",
+            choice="latest" if self.latest else "best" if self.best else "",
             shard=shard_of(self.shard),
             people=self.people,
         )

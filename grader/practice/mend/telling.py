@@ -37,8 +37,8 @@ def verdict(report: Report, mend: Mend) -> str:
     if report.status == "error":
         return "a check could not be judged, which is not your fault."
     fails = "fails" if len(failed) == 1 else "fail"
-    added = f", {len(new)} of them not before" if new else ""
-    return f"{count(len(failed), 'check')} {fails}{added}."
+    passed = "which passed before" if new == failed else f"{len(new)} of which passed before"
+    return f"{count(len(failed), 'check')} {fails}{f', {passed}' if new else ''}."
 
 
 def hints(packed: Packed, exercise: Exercise) -> list[str]:

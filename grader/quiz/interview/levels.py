@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from grader.model import Check, Exercise
+from grader.model import Check, Exercise, Report, Verdict
 from grader.quiz.interview.state import HintTaken, Interview, LevelTime
 
 PASSED = ("passed", "skipped")
@@ -94,3 +94,13 @@ def hinted(interview: Interview, hint: LevelHint, now: datetime) -> Interview:
         at=interview.elapsed(now),
     )
     return replace(interview, hints=(*interview.hints, taken))
+
+
+def unhinted(report: Report) -> Report:
+    """The report as an interviewer would let it be seen: what fails, and no hint."""
+
+    def bare(verdict: Verdict) -> Verdict:
+        findings = tuple(replace(finding, hint=None) for finding in verdict.findings)
+        return replace(verdict, check=replace(verdict.check, hints=()), findings=findings)
+
+    return replace(report, verdicts=tuple(map(bare, report.verdicts)))

@@ -5,6 +5,7 @@ Every step is kept before anything more is said, so a crash at any moment loses 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,7 +14,7 @@ from typing import Protocol
 
 from fsrs import Rating
 
-from grader.model import Exercise, Report, Verdict
+from grader.model import Exercise, Report
 from grader.model.errors import GraderError
 from grader.model.words import count as count_of
 from grader.quiz import deck
@@ -138,9 +139,12 @@ class InterviewSession:
         if item is None:
             self.say("Those were all the questions. g grades, f finishes.")
             return
-        parts = self.interview.shown(item)
+        begun, parts = self.interview.parts_answered(item.id), list(self.interview.shown(item))
+        if begun:  # what it was about may have been told days ago
+            setting = item.setting(self.interview.seed_of(item))
+            parts[begun] = replace(parts[begun], text=f"{setting}\n\n{parts[begun].text}".lstrip())
         try:
-            for part in range(self.interview.parts_answered(item.id), len(parts)):
+            for part in range(begun, len(parts)):
                 self._put(item, parts, part)
         except Later:
             self.say("Left for later; q comes back to it.")
@@ -161,8 +165,9 @@ class InterviewSession:
         self._keep(self.interview.answered(answer, self.now()))
 
     def _dialogue(self) -> Dialogue:
-        """An open answer is for the person to rate in the debrief; who skips a question does not know it."""
-        keys = {"skip": lambda question: Judgement(correctness=Correctness.WRONG), "later": _later}
+        """An open answer is for the person to rate in the debrief; who skips a question does not know it. What the
+        quiz has as a key for hints is no answer here."""
+        keys = {"skip": lambda question: Judgement(correctness=Correctness.WRONG), "later": _later, "?": _no_hint}
         return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="skip, later")
 
     def _level(self) -> None:
@@ -183,7 +188,7 @@ class InterviewSession:
         report = self._graded()
         if report:
             count = len(self.interview.grades)
-            self.say(self.show(unhinted(report)))
+            self.say(self.show(levels.unhinted(report)))
             self.say(f"That was grade {count}. {clock(self.interview.left(self.now()))} left.")
             self._advance()
 
@@ -197,14 +202,15 @@ class InterviewSession:
             self.say(f"Level {number} passed, in {clock((over.passed or 0.0) - over.begun)}.")
             self._level()
 
-    def _graded(self) -> Report | None:
+    def _graded(self, at: datetime | None = None) -> Report | None:
+        """A grade, which counts as come when it is there, or else `at` another moment."""
         asked = levels.wanted(self.interview, self.exercise)
         try:
             report = self.grade(asked)
         except GraderError as error:
             self.say(f"grader: {error}")
             return None
-        self._keep(self.interview.graded(report, self.now(), whole=not asked))
+        self._keep(self.interview.graded(report, at or self.now(), whole=not asked))
         return report
 
     # -- leaving ------------------------------------------------------------------------------------------------------
@@ -218,13 +224,14 @@ class InterviewSession:
         raise Left
 
     def _finish(self) -> None:
-        """The last grade, and the end."""
-        stopped = self.interview.ended("over", self.now())
+        """The last grade, and the end. The clock stands while that is graded."""
+        end = self.now()
+        stopped = self.interview.ended("over", end)
         self.say("The last grade:")
-        report = self._graded()
+        report = self._graded(end)
         if report:
-            self.say(self.show(unhinted(report)))
-        after = levels.advanced(self.interview, self.exercise, self.now()).levels[: len(self.interview.levels)]
+            self.say(self.show(levels.unhinted(report)))
+        after = levels.advanced(self.interview, self.exercise, end).levels[: len(self.interview.levels)]
         if after != self.interview.levels:
             self.say(f"Level {len(after)} passed.")
         self._keep(replace(stopped, grades=self.interview.grades, levels=after))
@@ -254,12 +261,12 @@ class InterviewSession:
                 deck.keep(self.store, item, rating, self.now(), sum(answer.seconds for answer in answers))
 
     def _welcome(self) -> str:
-        exercise, count = self.exercise, len(self.interview.questions)
-        mends = f", {count_of(self.interview.mends, 'mend')}" if self.interview.mends else ""
+        interview, exercise, count = self.interview, self.exercise, len(self.interview.questions)
+        mends = f", {count_of(interview.mends, 'mend')}" if interview.mends else ""
         place = f"exercises/{exercise.name}/README.md"
         paragraphs = [
             *self._so_far(),
-            f"{clock(self.interview.left(self.now()))} for exercise {exercise.number}, {exercise.title}, and "
+            f"{clock(math.ceil(interview.left(self.now())))} for exercise {exercise.number}, {exercise.title}, and "
             f"{count_of(count, 'question')}{mends}. {'Hints are noted.' if self.interview.levels else 'No hints.'}",
             f"Write in {self.file}",
             f"The statement is in {place} (s shows it).",
@@ -288,11 +295,5 @@ def _later(question: Question) -> Judgement:
     raise Later
 
 
-def unhinted(report: Report) -> Report:
-    """The report as an interviewer would let it be seen: what fails, and no hint."""
-
-    def bare(verdict: Verdict) -> Verdict:
-        findings = tuple(replace(finding, hint=None) for finding in verdict.findings)
-        return replace(verdict, check=replace(verdict.check, hints=()), findings=findings)
-
-    return replace(report, verdicts=tuple(map(bare, report.verdicts)))
+def _no_hint(question: Question) -> Judgement:
+    return Judgement(correctness=Correctness.UNREADABLE, message="No hints for questions. skip goes on without it.")
