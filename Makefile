@@ -180,7 +180,9 @@ distclean: clean
 	@rm -rf $(VENV)
 
 help:
-	@awk '/^## -- / { print "\n" substr($$0, 7); next } /^## / { print "  " substr($$0, 4) }' Makefile
+	@awk '/^## -- / { print "\n" substr($$0, 7) } /^## [^-]/ { line = "  " substr($$0, 4); \
+	  while (length(line) > 79) { for (end = 79; substr(line, end, 1) != " "; end--) ; \
+	    print substr(line, 1, end - 1); line = "             " substr(line, end + 1) } print line }' Makefile
 
 # The stamp is written last and removed first, so that a broken environment is never taken for a ready one.
 $(READY): requirements.lock pyproject.toml

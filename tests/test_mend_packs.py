@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,18 @@ def test_a_students_copy_has_packs_in_a_place_of_their_own(root, tmp_path):
 
 
 PACKED = [name for name in catalog.all_names(ROOT) if pack.place(name, ROOT).is_file()]
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_no_page_names_a_place_of_the_machine_on_which_it_was_recorded(name):
+    for packed in pack.load(name, ROOT).mends:
+        assert "/site-packages/" not in json.dumps(packed.report), packed.mutant
+
+
+def test_a_librarys_warning_is_kept_without_its_place(tmp_path):
+    where = Path(pytest.__file__).parent
+    told = f"{where}/graph.py:979: a warning of {tmp_path}/total.py"
+    assert mends.anonymous(told, str(tmp_path)) == "pytest/graph.py:979: a warning of total.py"
 
 
 @pytest.mark.parametrize("name", PACKED)

@@ -219,6 +219,19 @@ def test_the_map_shows_what_is_done_and_what_comes_next(store):
     assert max(map(len, page.splitlines())) <= 80
 
 
+def test_the_map_tells_of_a_pass_in_an_interview_until_the_file_itself_passes(store):
+    interviewed = {"01_join": NOW - timedelta(hours=3)}
+
+    def remark() -> str:
+        return course_map.remark(history.standings(COURSE, store, interviewed)[0], NOW)
+
+    assert remark() == "passed in an interview, 3 hours ago"
+    store.add(attempt(days=1))
+    assert remark() == "last tried 1 day ago; passed in an interview, 3 hours ago"
+    store.add(attempt(status="passed"))
+    assert remark().startswith("passed on try 2")
+
+
 def test_the_map_ends_with_the_parts_and_what_one_can_do_now(store):
     """A part of which the course has nothing is not shown; one of which it has not all promises nothing."""
     course = (exercise("00_first"), *COURSE)

@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_asked_again_and_costs_nothing():
 
 def test_a_hint_rules_out_a_wrong_option_and_makes_the_answer_count_less():
     summary, person, store = held([bank(choice())], "?", RIGHT)
-    assert summary.right == 1 and re.search(r"Hint: it is not [a-d]: ring answer (two|six|ten) is not it", person.page)
+    assert summary.right == 1 and re.search(r"Hint: not [a-d]\); ring answer (two|six|ten) is not it", person.page)
     assert json.loads(store.log[0])["rating"] == 2
 
 
@@ -224,6 +224,16 @@ def test_every_real_question_fits_the_width(width):
             assert max(map(len, text.splitlines())) <= max(width, 24)
             prose = " ".join(text.split())
             assert all(word in prose for word in question.explanation.split() if len(word) < 12)
+
+
+def test_a_page_follows_a_terminal_that_is_resized_and_no_heading_is_cut():
+    columns = [80, 44]
+    look = page.Page(width=lambda: columns[0])
+    words = "Communication that overlaps backward · 1 of 3 · difficulty 1 of 3"
+    assert len(look.heading(words).strip().splitlines()) == 1 and "─" in look.heading(words)
+    del columns[0]
+    assert " ".join(look.heading(words).split()) == words
+    assert max(map(len, look.heading(words).splitlines())) <= 44 >= max(map(len, look.prose(words).splitlines()))
 
 
 def test_every_real_question_can_be_asked_and_answered_in_one_sitting():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import sysconfig
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,7 +104,7 @@ def record(
 
 
 def _packed(exercise: Exercise, mutant: Mutant, solution: str, report: Report, folder: str) -> Packed:
-    page = json.dumps(pack.pruned(json.loads(as_json.render(report)))).replace(f"{folder}/", "")
+    page = anonymous(json.dumps(pack.pruned(json.loads(as_json.render(report)))), folder)
     line = changed_line(mutant.source, solution)
     return Packed(
         mutant=mutant.name,
@@ -116,6 +117,13 @@ def _packed(exercise: Exercise, mutant: Mutant, solution: str, report: Report, f
         digest=digest(exercise, mutant),
         report=json.loads(page),
     )
+
+
+def anonymous(page: str, *folders: str) -> str:
+    """A page without the places of the machine on which it was recorded, as a library's warning names them."""
+    for folder in (*folders, *map(sysconfig.get_path, ("purelib", "platlib", "stdlib"))):
+        page = page.replace(f"{folder}/", "")
+    return page
 
 
 def difference(wrong: str, right: str) -> tuple[str, ...]:

@@ -87,6 +87,11 @@ def style(asked: bool | None) -> Style:
     return {"color": colored(asked), "width": width()}
 
 
+def restyled(style: Style) -> Style:
+    """The same on a terminal that may have been resized since."""
+    return {**style, "width": width()}
+
+
 EVERY = 10
 """A log gets a line for every so many things that were tried."""
 

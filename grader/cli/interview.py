@@ -109,10 +109,10 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
             ask=asker(left, asked.plain),
             say=console.show_fitted,
             grade=lambda only: _unremarked(grader.grade(only)),
-            show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
+            show=lambda report: terminal.render(report, by_make=console.by_make(), **console.restyled(style)),
             statement=statement.rendered(text, **style),
             page=_page(style, asked.plain),
-            mend=lambda held: mend.part(held, root, store, style, asked.plain, left),
+            mend=lambda held: mend.part(held, root, store, console.restyled(style), asked.plain, left),
             begun=grader.start,
         )
         sessions.append(session)
@@ -205,7 +205,7 @@ def _unremarked(report: Report) -> Report:
 
 
 def _page(style: Style, plain: bool) -> Page:
-    return Page(plain=plain, color=style["color"], width=style["width"])
+    return Page(plain=plain, color=style["color"], width=console.width)
 
 
 def _learner(store: Store) -> Callable[[Question, Rating, float], None]:

@@ -137,8 +137,8 @@ def _held(
             ask=asker(left, plain),
             say=console.show_fitted,
             grade=grader.grade,
-            show=lambda report: terminal.render(report, by_make=console.by_make(), **style),
-            page=Page(plain=plain, color=style["color"], width=style["width"]),
+            show=lambda report: terminal.render(report, by_make=console.by_make(), **console.restyled(style)),
+            page=Page(plain=plain, color=style["color"], width=console.width),
             begun=grader.start,
             again=again,
         )

@@ -15,11 +15,12 @@ from grader.cli.ending import FAILED, PASSED
 from grader.grading.request import Machine, need_torch
 from grader.model import Submission
 from grader.model.errors import GraderError
-from grader.practice import course_map, course_page, history, mastery, overview, pictures
+from grader.practice import course_map, course_page, history, interviews, mastery, overview, pictures
 from grader.practice.history import Standing
 from grader.practice.pictures import Picture
 from grader.practice.store import Store
 from grader.quiz.banks import course_banks
+from grader.quiz.interview import drawing
 from grader.submission import receive
 
 
@@ -38,7 +39,7 @@ def command(as_json: bool, html: Path | None, delete: bool, yes: bool, plain: bo
     store, _ = readable_store_of(root)
     listed = list(overview.entries(root))
     exercises = [entry.exercise for entry in listed if entry.exercise]
-    found = history.standings(exercises, store)
+    found = history.standings(exercises, store, drawing.passed_in(interviews.held(store)))
     topics = mastery.topics(exercises, course_banks(root), store, clock.now())
     if html:
         files.check_writable(html)

@@ -44,5 +44,6 @@ def command(bank: str | None, limit: int, listing: bool, plain: bool, color: boo
         plain=plain,
         seed=secrets.randbelow(2**31),
         passed=passed,
-        **console.style(False if plain else color),
+        color=console.style(False if plain else color)["color"],
+        width=console.width,
     )

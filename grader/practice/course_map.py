@@ -111,8 +111,10 @@ def remark(each: Standing, now: datetime) -> str:
     if each.until_pass and each.passed_at:
         tries = "on the first try" if each.until_pass == 1 else f"on try {each.until_pass}"
         return f"passed {tries}, {ago(each.passed_at, now)}"
-    if each.last_at:
-        return f"last tried {ago(each.last_at, now)}"
+    interview = f"passed in an interview, {ago(each.interviewed_at, now)}" if each.interviewed_at else ""
+    tried = f"last tried {ago(each.last_at, now)}" if each.last_at else ""
+    if interview or tried:
+        return "; ".join(filter(None, (tried, interview)))
     needs = [number_of(name) for name in each.exercise.prerequisites]
     return f"{each.exercise.time_box} min{', after ' + ', '.join(needs) if needs else ''}"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,6 +23,8 @@ class Standing:
     passed_at: datetime | None = None
     last_at: datetime | None = None
     hints: int = 0
+    interviewed_at: datetime | None = None
+    """When it was passed in an interview, whose file is not the person's own."""
 
     @property
     def state(self) -> str:
@@ -61,13 +63,16 @@ def passed_names(root: Path) -> frozenset[str]:
         return frozenset()
 
 
-def standings(exercises: Sequence[Exercise], store: Store) -> tuple[Standing, ...]:
-    """One for each exercise, in the course's order."""
+def standings(
+    exercises: Sequence[Exercise], store: Store, interviewed: Mapping[str, datetime] | None = None
+) -> tuple[Standing, ...]:
+    """One for each exercise, in the course's order. `interviewed` says which were passed in an interview, and when."""
     attempts = store.attempts()
-    return tuple(
+    found = (
         _standing(exercise, [each for each in attempts if each.exercise == exercise.name], store.hints(exercise.name))
         for exercise in exercises
     )
+    return tuple(replace(each, interviewed_at=(interviewed or {}).get(each.exercise.name)) for each in found)
 
 
 def _standing(exercise: Exercise, attempts: Sequence[Attempt], hints: int) -> Standing:

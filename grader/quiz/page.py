@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from textwrap import fill, indent
@@ -25,17 +25,24 @@ STYLES = {"right": "bold green", "wrong": "bold red", "note": "cyan", "title": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A terminal: how wide, in colour or not, plain for screen readers or not."""
+    """A terminal: how wide, in colour or not, plain for screen readers or not. One that may be resized says how wide
+    it is each time that it is asked."""
 
     plain: bool = False
     color: bool = False
-    width: int = 80
+    width: int | Callable[[], int] = 80
 
     def heading(self, words: str) -> str:
         """The line above a question."""
         if self.plain:
             return f"\n{words}\n"
+        if len(words) + 4 > self._columns:  # a rule would cut them
+            return "\n" + self.prose(words, style="title")
         return "\n" + self._paper(Rule(Text(f" {words} ", style=STYLES["title"]), align="left", style="dim"))
+
+    @property
+    def _columns(self) -> int:
+        return max(min(self.width if isinstance(self.width, int) else self.width(), WIDEST), 24)
 
     def prose(self, text: str, style: str = "", hang: str = "") -> str:
         """Paragraphs, wrapped to the width; indented lines stay as they are, but for what would not fit, which goes on
@@ -45,8 +52,7 @@ class Page:
         return self._paper(Group(*parts))
 
     def _paragraph(self, line: str, style: str, hang: str) -> RenderableType:
-        width = min(self.width, WIDEST)
-        room = max(width - len(hang), 20)
+        room = max(self._columns - len(hang), 20)
         further = " " * (len(line) - len(line.lstrip()) + FURTHER) if line.startswith("  ") else ""
         kept = bool(further) and len(line) <= room
         lines = line if kept else fill(line, room, subsequent_indent=further, break_long_words=False,
@@ -56,7 +62,7 @@ class Page:
         return Padding(text, 0, expand=False)
 
     def _paper(self, thing: RenderableType) -> str:
-        return on_paper(thing, color=self.color and not self.plain, width=max(min(self.width, WIDEST), 24))
+        return on_paper(thing, color=self.color and not self.plain, width=self._columns)
 
     # -- a question ---------------------------------------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ class ChoiceQuestion(Question):
     @property
     def clue(self) -> str:
         place = next(place for place, option in enumerate(self.options) if not option.right)
-        return self.hint or f"not {LETTERS[place]}) – {self.options[place].why}."
+        return self.hint or f"not {LETTERS[place]}); {self.options[place].why}."
 
     @property
     def solution(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def run(
     seed: int = 0,
     passed: Collection[str] = (),
     color: bool = False,
-    width: int = 80,
+    width: int | Callable[[], int] = 80,
 ) -> Summary:
     """Hold a quiz of at most `limit` questions. `now` names a time zone; `seed` shuffles options; `passed` are the
     numbers of exercises passed. EOFError and KeyboardInterrupt out of `ask` or `say` end it with the summary."""

@@ -151,6 +151,11 @@ def test_every_command_has_a_file_of_its_name_and_a_make_target():
         assert importlib.util.find_spec(f"grader.cli.{name}")
 
 
+def test_the_page_of_make_fits_a_terminal():
+    shown = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert max(map(len, shown.splitlines())) <= 80 and "\n  interview  " in shown
+
+
 def test_the_page_of_all_commands_imports_none_of_them(root):
     code = "import sys; from grader.cli import cli; cli(['--help'], standalone_mode=False); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
