@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -51,6 +52,22 @@ def test_each_wait_for_a_collective_is_a_region() -> None:
         assert regions == ["wait", "wait"]
         dist.all_reduce(value)
     assert regions == ["wait", "wait"]
+
+
+def test_a_wait_in_a_thread_beside_has_a_name_of_its_own() -> None:
+    regions = list[str]()
+
+    class Rank:
+        @contextlib.contextmanager
+        def region(self, name: str) -> Iterator[None]:
+            regions.append(name)
+            yield
+
+    with groups.alone(), spies.marked_waits(Rank(), "wait", beside="wait in a thread"):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(dist.all_reduce(torch.ones(3), async_op=True).wait).result()
+        dist.all_reduce(torch.ones(3), async_op=True).wait()
+    assert regions == ["wait in a thread", "wait"]
 
 
 def test_the_mark_goes_when_an_exception_leaves_it() -> None:

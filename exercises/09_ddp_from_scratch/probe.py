@@ -230,7 +230,7 @@ def train(rank):
     do(rank, "later_steps")
     do(rank, "calls", calls)
     do(rank, "optimizer", optimizer)
-    with spies.marked_waits(rank, "wait"):
+    with spies.marked_waits(rank, "wait", beside="wait in a thread"):
         do(rank, "tiny")
     for part in ("middle", "huge"):
         do(rank, part)
@@ -311,13 +311,14 @@ def construction(rank):
 
 def held_up(rank):
     """The last rank stops in the middle of backward until the others have returned from finishing, or seem to wait. It
-    tells which of them had returned."""
+    tells which of them had returned, and marks that all others are through with backward."""
     wrapped, late = Wrapped(rank, "plain", bucket_cap_mb=CAP), rank.world_size - 1
     called, gone = ([rank.shared / f"{word} {number}" for number in range(late)] for word in ("called", "returned"))
     outputs, returned = [], []
 
     def hold_up(_):
-        wait_until(lambda: all(file.exists() for file in called), SETTLED)
+        if wait_until(lambda: all(file.exists() for file in called), SETTLED):
+            mark(rank, "the others have gone on")
         wait_until(lambda: any(file.exists() for file in gone), RETURNED)
         returned.extend(number for number, file in enumerate(gone) if file.exists())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -142,16 +143,23 @@ def note_instances(kind: type) -> list[str]:
 
 
 @contextmanager
-def marked_waits(rank: Any, name: str) -> Iterator[None]:
+def marked_waits(rank: Any, name: str, beside: str | None = None) -> Iterator[None]:
     """Each wait for a collective's Work is a region called `name`, so that its place among what a trace shows is
-    known."""
+    known. One in another thread that Python has started, which holds up nobody else, begins with a region called
+    `beside`, if that is given."""
     work: Any = dist.Work
     original = work.wait
+    caller = threading.current_thread()
 
     @functools.wraps(original)
     def wait(*args: Any, **kwargs: Any) -> Any:
-        with rank.region(name):
-            return original(*args, **kwargs)
+        thread = threading.current_thread()
+        if beside is None or thread is caller or isinstance(thread, threading._DummyThread):  # autograd's own
+            with rank.region(name):
+                return original(*args, **kwargs)
+        with rank.region(beside):
+            pass
+        return original(*args, **kwargs)
 
     work.wait = wait
     try:
