@@ -19,8 +19,8 @@ from grader.kit.values import generator, normal
 
 # -- what is handed in ------------------------------------------------------------------------------------------------
 
-LARGEST = {torch.int32: 2**28, torch.int64: 2**60}
-"""Four of them can be added. float32 and float64 cannot hold them."""
+LARGEST = {torch.int8: 2**4, torch.int16: 2**12, torch.int32: 2**28, torch.int64: 2**60}
+"""Four of them can be added. float32 and float64 cannot hold those of the last two."""
 SCALES = {torch.bfloat16: 1e5}
 """float16 cannot hold them."""
 LAYOUTS = {
@@ -32,6 +32,7 @@ LAYOUTS = {
     "reversed": lambda memory, shape: (
         memory[3 : 3 + math.prod(shape)].view(shape[::-1]).permute(*range(-1, -len(shape) - 1, -1))
     ),
+    "turned": lambda memory, shape: memory[: math.prod(shape)].clone().view(shape[::-1]).t(),
 }
 """How a tensor of some shape lies in a longer piece of memory, or is made from one."""
 
@@ -86,6 +87,8 @@ DTYPES = {
     "a vector of float64": Given(torch.float64, sizes=(2, 3)),
     "a vector of int64": Given(torch.int64, sizes=(2, 4)),
     "a vector of int32": Given(torch.int32, sizes=(3,)),
+    "a vector of int16": Given(torch.int16, sizes=(2,)),
+    "a vector of int8": Given(torch.int8, sizes=(3,)),
     "a vector of float16": Given(torch.float16, sizes=(3,)),
     "a vector of bfloat16": Given(torch.bfloat16, sizes=(2,)),
 }
@@ -126,7 +129,7 @@ WORLD = 4
 """The world size for which they are made."""
 IN_GROUPS = {
     "a vector": Given(shape=(48,)),
-    "an odd matrix": Given(torch.int64, (4, 5), ("whole", "reversed", "columns")),
+    "an odd matrix": Given(torch.int64, (4, 5), ("whole", "reversed", "columns", "turned")),
 }
 """What the ranks of each group hand in, one after the other, when all other calls are done."""
 

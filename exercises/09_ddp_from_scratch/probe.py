@@ -76,11 +76,13 @@ BUFFERS = {"average": torch.float64, "cache": torch.float32, "count": torch.int6
 @dataclass(frozen=True)
 class Step:
     """A synchronised backward pass. Before it come those in no_sync, in `quiet` a number of them for each time that it
-    is entered. `skip` are the layers that each rank leaves out; with `zeros` gradients are zeros before, not None."""
+    is entered. `skip` are the layers that each rank leaves out; with `zeros` gradients are zeros before, not None. The
+    module is in evaluation mode if `evaluating`, as one is whose normalisation layers are not to learn."""
 
     quiet: tuple[int, ...] = ()
     skip: tuple[tuple[str, ...], ...] = ((), (), ())
     zeros: bool = False
+    evaluating: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ FEWER = (("second", "last"),) * 3
 ONE = (Step(),)
 PLANS = {
     "first_step": Plan("plain", ONE),
-    "later_steps": Plan("plain", (Step(), Step(), Step(zeros=True))),
+    "later_steps": Plan("plain", (Step(), Step(evaluating=True), Step(zeros=True))),
     "tiny": Plan("deep", (Step(), Step()), cap=1e-6),
     "middle": Plan("deep", ONE, cap=0.03),
     "huge": Plan("deep", ONE, cap=1000.0),
@@ -204,6 +206,12 @@ class Wrapped:
     def load(self, *place):
         self.network.load(initial(self.rank.seed, self.model, *place))
 
+    def train(self, mode):
+        """The mode of the wrapper, and of the network whether the wrapper hands it on or not."""
+        for module in (self.wrapper, self.network):
+            if isinstance(module, nn.Module):
+                module.train(mode)
+
     def loss(self, *place, **options):
         """Forward of the rank's batch for a place, with those options that say something."""
         options = {name: option for name, option in options.items() if option}
@@ -274,6 +282,7 @@ def carry_out(rank, part):
     for number, step in enumerate(plan.steps):
         wrapped.network.zero_grad(set_to_none=not step.zeros)
         wrapped.load(part, number)
+        wrapped.train(not step.evaluating)
         if number:
             with torch.no_grad():
                 wrapped.loss("evaluation")

@@ -16,7 +16,7 @@ History = list[Tensors]
 """The parameters after each step."""
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic."""
-TRAINED, REGION = "a model under SGD", "a step"
+TRAINED, REGION, ODD_REGION = "a model under SGD", "a step", "a step on odd sizes"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "a group that is added"
 ONE_EACH = "one gradient a rank"
 PLAIN = "SGD"
@@ -372,9 +372,10 @@ def test_accumulates(runs, probe):
 
 
 def test_zero_grad(runs, probe):
-    """zero_grad clears the gradients, and a step leaves none for the next"""
+    """zero_grad clears the gradients, a step leaves none for the next, and another optimizer keeps its own"""
     for run in judged(runs, probe, "clearing", ["cleared"]):
         expect_steps(run, probe, "cleared")
+        expect_steps(run, probe, "another optimizer beside it", probe.MODEL)
 
 
 def test_closures(runs, probe):
@@ -397,23 +398,28 @@ def test_closures(runs, probe):
 
 def test_traffic(runs, probe):
     """A rank sends fewer bytes than an all-reduce and an all-gather would"""
-    size = 8 * sum(torch.Size(shape).numel() for shape in probe.LARGE.values())
     for run in runs("train", recorded=["traffic ended"], after=["model ended"]):
-        once = (run.world_size - 1) / run.world_size * size
-        sent = [rank.during(REGION).sent_bytes for rank in run]
-        subject = "the bytes that all ranks send in a step"
-        fewest = 0.9 * once * run.world_size  # half of what is needed: values tell the rest
-        run.expect(sum(sent) >= fewest, subject, f"at least {amount(fewest)}", told(run[0].during(REGION)))
-        for rank in run:
-            part = rank.during(REGION).at_least(SMALL)
-            rank.expect(
-                part.sent_bytes < 3 * once,
-                "the bytes that a rank sends in a step",
-                f"fewer than the {amount(3 * once)} of an all-reduce ({amount(2 * once)}) and an all-gather",
-                f"{amount(part.sent_bytes)}, by {told(part)}",
-            )
+        judge_traffic(run, REGION, probe.LARGE)
+        if run.came_to(["sizes ended"]):
+            judge_traffic(run, ODD_REGION, probe.LARGE_ODD)
         if run.finished:  # else not all that it communicated may be known
             run.expect_confirmed()
+
+
+def judge_traffic(run, region, shapes):
+    once = (run.world_size - 1) / run.world_size * 8 * sum(torch.Size(shape).numel() for shape in shapes.values())
+    sent = [rank.during(region).sent_bytes for rank in run]
+    fewest = 0.9 * once * run.world_size  # half of what is needed: values tell the rest
+    subject = f"the bytes that all ranks send in {region}"
+    run.expect(sum(sent) >= fewest, subject, f"at least {amount(fewest)}", told(run[0].during(region)))
+    for rank in run:
+        part = rank.during(region).at_least(SMALL)
+        rank.expect(
+            part.sent_bytes < 3 * once,
+            f"the bytes that a rank sends in {region}",
+            f"fewer than the {amount(3 * once)} of an all-reduce ({amount(2 * once)}) and an all-gather",
+            f"{amount(part.sent_bytes)}, by {told(part)}",
+        )
 
 
 # Memory

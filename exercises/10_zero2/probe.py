@@ -22,7 +22,9 @@ ODD = {"matrix": (5, 3), "vector": (7,), "pair": (2,), "one": (1,), "scalar": ()
 SIZES = {"sizes that no number of ranks divides": ODD, "a scalar": {"scalar": ()}, "two elements": {"pair": (2,)}}
 STRIDED = {"transposed": (4, 6), "strided": (12, 3)}
 LARGE = {"first": (1200, 3), "second": (2004,), "third": (696, 2)}
-"""Float64; a quarter of each has more than a kilobyte."""
+LARGE_ODD = {"first": (1201, 3), "second": (2005,), "third": (697, 3)}
+"""Float64; a quarter of each has more than a kilobyte. Two and four divide the size of each of the first, and of none
+of the second."""
 DTYPES = {"float64": (12,), "float32": (12, 2), "bfloat16": (24,), "more float32": (12,)}
 FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
@@ -170,10 +172,12 @@ def model(rank):
 
 
 def sizes(rank):
-    """Parameters that no number of ranks divides, and fewer elements than ranks."""
+    """Parameters that no number of ranks divides, and fewer elements than ranks; then large ones for their traffic."""
     case = rank.parameters["sizes"]
     for title, shapes in SIZES.items():
         rank.record(title, Training(rank, "SGD", case["options"], shapes).advance(range(case["steps"])))
+    with rank.region("a step on odd sizes"):
+        Training(rank, "SGD", {"lr": 0.1}, LARGE_ODD).advance([0])
 
 
 def traffic(rank):
@@ -279,16 +283,22 @@ def accumulating(rank):
 
 def clearing(rank):
     """Gradients that zero_grad clears before others are computed, before and after a step. The grader itself leaves
-    `grad` alone here."""
+    `grad` alone here. Meanwhile another optimizer has gradients of its own, and takes its steps after this one."""
     case = rank.parameters["sizes"]
     training, history = Training(rank, "SGD", case["options"]), []
+    other, beside = Training(rank, "SGD", case["options"], MODEL), []
     for step in range(case["steps"]):
         training.backward(step, micro_batch=1)
         training.optimizer.zero_grad()
         training.backward(step)
+        other.backward(step)
         training.optimizer.step()
         training.optimizer.zero_grad()
         history.append(values.copies(training.parameters))
+        other.optimizer.step()
+        other.optimizer.zero_grad()
+        beside.append(values.copies(other.parameters))
+    rank.record("another optimizer beside it", beside)
     rank.record("cleared", history)
 
 

@@ -232,14 +232,20 @@ def elements_of(model, unit_class):
 def test_shards(runs, probe):
     """parameters() yields this rank's 1/N of the elements"""
     for run in runs_of_stack(runs, probe):
-        total, units = elements_of(probe.build(STACK, run.seed), probe.Block)
-        most = total // run.world_size + units * run.world_size
-        for rank in run:
-            seen = rank.read("elements", int)
-            wanted = f"at most {most}: 1/{run.world_size} of {total}, and up to {run.world_size} a unit"
-            rank.expect(seen <= most, "the elements of parameters()", wanted, seen)
-        seen = sum(rank.read("elements", int) for rank in run)
-        run.expect(seen >= total, "the elements of parameters() on all ranks", f"at least {total}", seen)
+        judge_elements(run, probe, STACK, "elements")
+    for run in runs("parts", finished=False):
+        if run.came_to(["elements of blocks"]):
+            judge_elements(run, probe, "nothing but blocks", "elements of blocks")
+
+
+def judge_elements(run, probe, title, name):
+    total, units = elements_of(probe.build(title, run.seed), probe.Block)
+    most = total // run.world_size + units * run.world_size
+    seen, subject = [rank.read(name, int) for rank in run], f"the elements of parameters() of {title}"
+    for rank in run:
+        wanted = f"at most {most}: 1/{run.world_size} of {total}, and up to {run.world_size} a unit"
+        rank.expect(seen[rank.rank] <= most, subject, wanted, seen[rank.rank])
+    run.expect(sum(seen) >= total, f"{subject} on all ranks", f"at least {total}", sum(seen))
 
 
 # Communication

@@ -92,13 +92,15 @@ class TwoNames(Stack):
 
 
 class BlocksOnly(nn.Module):
-    """Nothing but blocks, the first of which gets the inputs themselves, which need no gradient. A weight of the second
-    is not contiguous."""
+    """Nothing but blocks, each with one weight under two names. The first gets the inputs themselves, which need no
+    gradient; the weight of the second is not contiguous."""
 
     def __init__(self):
         super().__init__()
-        self.first, self.second = Block(), Block()
-        self.second.up.weight = nn.Parameter(torch.empty(WIDTH, HIDDEN).mT)
+        self.first, self.second = Block(hidden=WIDTH), Block(hidden=WIDTH)
+        self.second.up.weight = nn.Parameter(torch.empty(WIDTH, WIDTH).mT)
+        for block in (self.first, self.second):
+            block.down.weight = block.up.weight
 
     def forward(self, inputs, *, scale=1.0):
         return self.second(self.first(inputs, scale=scale), scale=scale)
@@ -194,13 +196,18 @@ def stack(rank):
     """The state before the first step and after each; the second step's communication."""
     training = Training(rank, "a stack of blocks")
     rank.record("state before training", training.state())
-    rank.record("elements", sum(parameter.numel() for parameter in training.model.parameters()))
+    rank.record("elements", elements_of(training.model))
     history = training.advance([0])
     with rank.region("a step"):
         training.backward(1)
         training.optimizer.step()
     history.append(training.state())
     rank.record("a stack of blocks", history + training.advance(range(2, STEPS)))
+
+
+def elements_of(model):
+    """What `parameters()` yields on this rank."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def outputs(rank):
@@ -234,6 +241,7 @@ def models(rank):
         rank.record(title, Training(rank, title).advance(range(STEPS)))
     pair = {title: Training(rank, title) for title in (last_but_one, last)}
     histories = {title: [] for title in pair}
+    rank.record("elements of blocks", elements_of(pair[last_but_one].model))
     for step in range(STEPS):
         for title, training in pair.items():
             histories[title] += training.advance([step])

@@ -502,7 +502,7 @@ def test_twice(runs, probe):
 
 
 def test_no_gradient(runs, probe):
-    """Inputs that need no gradient, and calls under no_grad"""
+    """Inputs that need no gradient, and calls under no_grad in evaluation mode"""
     for call in runs_with(runs, probe, probe.NO_GRADIENT):
         expect_all(*call)
         run, name, given, ranks = call

@@ -39,7 +39,7 @@ class Given:
     needs_grad: bool = True
     """The inputs need a gradient."""
     graded: bool = True
-    """False: called under no_grad."""
+    """False: called under no_grad, in evaluation mode."""
     summed: bool = False
     """The loss is the plain sum of the outputs, whose gradient is one number expanded."""
     residual: bool = False
@@ -335,6 +335,8 @@ def call(rank, name, given, number, *group, other=None, **named_group):
             modules[0](inputs[0].detach().clone().requires_grad_())
         overwrite(modules[0], given, given.slices(*where))
         modules.extend(second(rank, given, name, other))
+        if isinstance(modules[0], nn.Module):
+            modules[0].train(given.graded)
 
     def forward():
         with rank.region(f"the forward pass of {name}"), nullcontext() if given.graded else torch.no_grad():

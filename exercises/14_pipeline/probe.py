@@ -106,6 +106,7 @@ FROZEN_STAGES = {
 }
 PLAIN = {
     "a first stage without parameters": Given(2, 2, dtype=torch.float32, kinds=("plain", "layers"), sizes=(2,)),
+    "no parameters but in the last stage": Given(2, 1, kinds=("plain", "plain", "layers"), sizes=(3,)),
     "a middle stage without parameters": Given(3, 1, kinds=("layers", "plain", "layers"), sizes=(4,)),
 }
 BAD = {
