@@ -17,6 +17,7 @@ from grader.batch.report.facts import Fault, facts_of
 from grader.batch.report.model import About, ClassReport
 from grader.batch.report.mutants import Likeness, Signature, likeness
 from grader.batch.report.shape import compared, shape
+from grader.batch.row import Standing
 from tests.classes import EXERCISE, LATE, OLD, TWICE, finding, report, row, small_class
 
 SCHEMA = Path(__file__).parent.parent / "docs/class-report.schema.json"
@@ -114,6 +115,14 @@ def test_the_header_counts_every_hand_in(made):
     assert header.expected == header.graded + header.waiting + header.broken + header.quarantined
     assert header.identical == 2 and header.overhead == pytest.approx(1.2) and header.seed == "7"
     assert header.versions == {"torch": "2.13.0", "grader": "1.0"}
+
+
+def test_two_who_handed_in_nothing_did_not_hand_in_the_same():
+    """They share a unit all the same."""
+    nothing = report("FBBF", problem=finding("The file is missing"))
+    rows = [row(who, nothing, source_path=None) for who in ("gone", "away")]
+    assert class_report(rows).header.identical == 0
+    assert class_report([*rows, row("ada", report("PPPP")), row("bob", report("PPPP"))]).header.identical == 2
 
 
 def test_what_is_missing_untouched_or_broken_says_nothing_of_checks(made):
@@ -226,6 +235,8 @@ def test_the_page_runs_nothing_loads_nothing_and_escapes_what_students_wrote():
 
 def test_a_class_of_nobody_and_a_report_that_is_none_are_no_fault():
     assert "0<span" in page.render(class_report([]))
+    waiting = page.render(class_report([row("waits", None, standing=Standing.EXPECTED)]))
+    assert "Nobody has a mark yet." in waiting and "Quartiles" not in waiting
     odd = row("x", {"schema": "else"})
     assert class_report([odd]).header.broken == 1
 

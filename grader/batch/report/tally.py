@@ -70,7 +70,7 @@ class Tally:
     people: dict[str, list[float]] = field(default_factory=dict)
     """For each person the points earned and those that could be; NaN points where an exercise has no mark."""
     units: dict[str, int] = field(default_factory=dict)
-    """How many hand-ins each unit stands for."""
+    """How many hand-ins each unit stands for, those that are missing left out."""
     seeds: set[int] = field(default_factory=set)
     torch: set[str] = field(default_factory=set)
     cpu: float = 0.0
@@ -122,7 +122,8 @@ def _count(made: Tally, exercise: ExerciseTally, row: Row, facts: Facts | None) 
     if row.unit not in made.units:
         made.seeds.add(row.seed)
         made.cpu, made.seconds, made.busy = made.cpu + row.cpu, made.seconds + row.seconds, made.busy + row.busy
-    made.units[row.unit] = made.units.get(row.unit, 0) + 1
+    handed_in = row.source_path is not None  # nothing is no copy of nothing
+    made.units[row.unit] = made.units.get(row.unit, 0) + handed_in
     _file(exercise, row, standing)
     earned = made.people.setdefault(row.who, [0.0, 0.0])
     share = float("nan") if facts is None or facts.share is None else facts.share
