@@ -17,7 +17,7 @@ import psutil
 
 from grader.model.errors import NoRankStarted, UsageError
 from grader.ranks import sandbox
-from grader.ranks.host import proof, protocol
+from grader.ranks.host import proof
 from grader.ranks.inside import seccomp
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
         "MKL_NUM_THREADS": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
         "MPL_IGNORE_SYSTEM_FONTS": "1",
-        **protocol.HUGE_PAGES,
     }
 
 

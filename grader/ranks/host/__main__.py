@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from grader.ranks.host import proof
-from grader.ranks.host.protocol import HUGE_PAGES, READY, SCRATCH
+from grader.ranks.host.protocol import READY, SCRATCH
 from grader.ranks.host.serve import preload, serve
 from grader.ranks.inside import prctl
 from grader.ranks.watch.folder import remove
@@ -24,8 +24,6 @@ def main() -> None:
     judge = socket.socket(fileno=int(sys.argv[1]))
     level, claims, variables = sys.argv[2], json.loads(sys.argv[3]), frozenset(os.environ)
     prctl.become_subreaper()
-    for name in HUGE_PAGES:
-        os.environ.pop(name, None)  # what students start is their own
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the judge, which then hangs up
     here = str(Path.cwd())
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]  # ranks can write there what we would import

@@ -16,10 +16,6 @@ TMP = f"{FOLDER}/tmp"
 """What /tmp is a link to there, so that both are one file system."""
 SCRATCH = "ranklings-"
 """How the name of a session's scratch folder begins, which is the host's working folder below bubblewrap."""
-HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-"""With glibc, the heap asks for huge pages: forks of a rank's kind cost a sixth less. PYTHONMALLOC=malloc, which would
-put Python's objects there as well, was measured and left out: the same forks cost a quarter more, and the import a
-tenth. Elsewhere the variable means nothing."""
 
 
 def send(host: socket.socket, request: Request, descriptor: int) -> None:
