@@ -21,7 +21,7 @@ WIDTH, SAMPLES = 32, 4
 CAP = 0.01
 """The bucket_cap_mb of most parts: a square matrix in float64 fits, and no other beside it."""
 LEARNING_RATE = 0.1
-SETTLED, RETURNED = 2.0, 0.2
+SETTLED, RETURNED = 5.0, 0.2
 """Seconds in which the other ranks call finish_gradient_synchronization while one is held up, and in which it returns
 where it does not wait. A right one cannot return before the held up rank goes on, however long it takes."""
 

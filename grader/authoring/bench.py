@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -143,13 +144,13 @@ class Runs(Listener):
 
 def warm(session: Session, exercise: Exercise, solution: Path, idle: Callable[[int], float]) -> Iterator[Row]:
     """A regrade with everything warm, from the files to the report, and the share of it that is not the student's own
-    work: of each run what an idle one takes as well, and all that is neither running nor waited for."""
+    work: of each run, what an idle one takes as well."""
     walls, own = [], []
     nothing = {case.world_size: idle(case.world_size) for case in exercise.cases} | {1: idle(1)}
     for seed in range(9):
         heard = Runs()
         request = Request(exercise=NAME, root=exercise.folder.parents[1], submission=solution, seed=seed)
-        walls.append(timed(lambda: grade(request, session, heard)))  # noqa: B023
+        walls.append(timed(partial(grade, request, session, heard)))
         working = sum(max(0.0, run.seconds - nothing[run.case.world_size]) for run in heard.runs)
         own.append(working / sum(run.seconds for run in heard.runs))
     wall = statistics.median(walls)

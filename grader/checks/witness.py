@@ -22,7 +22,7 @@ MOVED = {"reduce_scatter": 2.0, "reduce": 1.5}
 """What gloo moves of an operation at ring cost, at most, where that is not once: a reduce-scatter is an all-reduce."""
 MOST, PER_OPERATION = 1.25, 2048
 """At most so many times that, and so many bytes a pair of ranks for each operation; gloo's own were 1.01 and 600, those
-of right solutions, with all that they did, 1.06 and 1226."""
+of right solutions, with all that they did, 1.06 and 1440."""
 SETTING_UP = 4 * 1024
 """Bytes a pair of ranks that making groups may move beside, over a whole run; gloo's own were 10 a group."""
 STORE = 8 * 1024

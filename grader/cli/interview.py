@@ -81,7 +81,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     found = None if asked.new else _unfinished(store)
     if found is None:
         found = _drawn(asked, root, store, banks)
-    elif _is_other(asked, found):
+    elif _is_other(asked, found, root):
         raise UsageError(f"{_unfinished_one(found, root)}, ARGS=--new begins another.")
     else:
         found = found.resumed(clock.now())
@@ -142,9 +142,9 @@ def _unfinished_one(found: Interview, root: Path) -> str:
     return f"{of} is paused with {left}; make interview goes on with it"
 
 
-def _is_other(asked: InterviewOptions, found: Interview) -> bool:
+def _is_other(asked: InterviewOptions, found: Interview, root: Path) -> bool:
     """Whether what is asked for is not the interview that is there."""
-    exercise = catalog.resolve(asked.exercise, catalog.repository_root()) if asked.exercise else found.exercise
+    exercise = catalog.resolve(asked.exercise, root) if asked.exercise else found.exercise
     levels, mends = bool(found.levels), found.mends
     questions = asked.questions in (None, len(found.questions))
     return (exercise, asked.levels or levels, asked.mend or mends) != (found.exercise, levels, mends) or not questions

@@ -72,7 +72,9 @@ def preload_dynamo() -> None:
                 importlib.import_module("torch.utils.serialization.config")  # for torch.save; a newer torch has it
             with importlib.import_module("torch.profiler").record_function("first"):
                 pass  # every step of an optimizer is recorded so, the first of a process at ten times the price
-            importlib.import_module("grader.kit.stores").NAMES.note()  # in what was imported since
+            from grader.kit import stores
+
+            stores.NAMES.note()  # in what was imported since
 
 
 def preload_modules(names: Iterable[str]) -> None:
