@@ -26,7 +26,6 @@ from grader.model import Case, Check, Exercise, Finding, Outcome, Run, Submissio
 from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotJudged, NotRun, RunError, WireError
 from grader.records import recording
 
-_Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
 UNUSED = ["cacheprovider", "terminal", "faulthandler", "unraisableexception", "threadexception", "debugging", "doctest"]
 UNUSED += ["junitxml", "legacypath", "logging", "pastebin", "setuponly", "setupplan", "stepwise", "unittest"]
@@ -199,15 +198,12 @@ class Panel:
             if verdict is None or verdict.outcome is not Outcome.PASSED:
                 pytest.skip(f"needs: {self._checks[needed].title}")
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> _Reporting:
-        """The verdict is noted first: pytest's own page, which nobody reads here, shows the values that were compared
-        and may go wrong over them, and the next check is to be reached all the same."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
+        """The verdict, and pytest's report of a phase with nothing in it. pytest's own would hold a page of traceback
+        and compared values, for which it parses sources; nobody reads it here, and it may go wrong."""
         self.note(item, call)
-        try:
-            return (yield)
-        except Exception:
-            return _failed(item, call)
+        return _report(item, call)
 
     def note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Turn one phase of a test into the check's verdict."""
@@ -218,10 +214,13 @@ class Panel:
                 self._tell(self._verdicts[check.id])
 
 
-def _failed(item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
-    """pytest's report of a phase that failed, with nothing in it."""
+def _report(item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
+    """How a phase ended, as pytest needs it to go on."""
+    outcome: Any = "passed" if call.excinfo is None else "failed"
+    if call.excinfo is not None and isinstance(call.excinfo.value, pytest.skip.Exception):
+        outcome = "skipped"
     when: Any = call.when
-    return pytest.TestReport(item.nodeid, item.location, {}, "failed", None, when)
+    return pytest.TestReport(item.nodeid, item.location, {}, outcome, None, when)
 
 
 def _verdict(check: Check, call: pytest.CallInfo[None]) -> Verdict:

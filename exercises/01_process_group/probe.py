@@ -131,6 +131,7 @@ def talk(rank, group, number, world_size):
     without one."""
     if not dist.is_initialized():
         (rank.shared / f"outside.{rank.rank}").touch()
+        meeting.ring(rank, range(rank.world_size))
         return None
     seen = {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "gathered": [], "total": None}
     if seen["world_size"] == world_size:

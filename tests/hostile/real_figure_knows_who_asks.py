@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 EXERCISE_NAME = "19"
 FILE = "cost_model.py"
 REAL = True
-TELLS = "the second figure, the line of"
+TELLS = "the second figure, as the first call of all draws it, the line of"
 
 
 def amdahl_speedup(p, n):

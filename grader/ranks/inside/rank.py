@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grader.ranks.inside import flight_recorder, setup, waits
 from grader.ranks.inside.contract import check_contract
@@ -25,6 +25,7 @@ from grader.ranks.inside.scene import Scene
 from grader.records import wire
 
 SECRET, SEEN = b"secret ", b"seen"
+Told = TypeVar("Told")
 
 
 class Attempt:
@@ -88,7 +89,7 @@ class Rank:
             raise RuntimeError("the student's file is still being imported")
         if not self._imported:
             _ = self.student
-        return waits.waiting("the import on all ranks", self.drawn.result)
+        return self.waiting("the import on all ranks", self.drawn.result)
 
     @property
     def device(self) -> Any:
@@ -126,7 +127,7 @@ class Rank:
         which files are in its folders. The judge is told under this name, and the rank is not. Each name once."""
         self._looked_at = Future()
         _tell(self.send, {"see": name})
-        waits.waiting("the grader's look at this rank", self._looked_at.result)
+        self.waiting("the grader's look at this rank", self._looked_at.result)
 
     def looked_at(self) -> None:
         """The supervisor has looked."""
@@ -136,6 +137,11 @@ class Rank:
     def traced(self) -> contextlib.AbstractContextManager[Any]:
         """Trace from here on, if the case asks for it."""
         return self.tracer.active() if self.tracer else contextlib.nullcontext()
+
+    def waiting(self, operation: str, function: Callable[[], Told]) -> Told:
+        """What `function` returns. Meanwhile this rank waits for others, as in communication, and a page calls that by
+        the name of this `operation`."""
+        return waits.waiting(operation, function)
 
     def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Attempt:
         """Call student code and catch what it raises."""
