@@ -13,17 +13,8 @@ from grader.visibility import for_student
 from grader.wording.marks import NO_MARK
 from tests.html.parsed import PAGES, Page, page_of
 from tests.pages import hidden
-from tests.reports import (
-    broken,
-    deadlock,
-    endings,
-    no_mark_for_one_of_two,
-    partial,
-    skipped,
-    stub,
-    submission,
-    syntax_error,
-)
+from tests.reports import broken, deadlock, endings, partial, skipped, stub, submission, syntax_error
+from tests.results import no_mark_for_one_of_two
 
 
 def test_the_outcome_is_told_in_words():
