@@ -100,10 +100,15 @@ class Expectations:
         self._raise(compare.close(actual, expected, subject=subject, **whose, **how))
 
     def expect_like(self, values: Tensors, like: Mapping[str, torch.Tensor], subject: str, **fields: Any) -> Tensors:
-        """The values, if they have the names, shapes and dtypes of `like`."""
+        """The values, if they have the names, shapes and dtypes of `like`. If there is but one, and it has the subject
+        for its name, it is told without a name."""
         kinds, wanted = ({name: _kind(tensor) for name, tensor in one.items()} for one in (values, like))
         if kinds != wanted:  # to find out what is wrong takes longer than that something is
-            self.expect_equal(kinds, wanted, subject, **fields)
+            odd = {name for name in kinds | wanted if kinds.get(name) != wanted.get(name)}
+            seen, asked = ({name: one[name] for name in one if name in odd} for one in (values, like))
+            if seen.keys() == asked.keys() == {subject}:
+                self.expect_equal(seen[subject], asked[subject], subject, **fields)
+            self.expect_equal(seen, asked, subject, **fields)
         return values
 
     def expect_raised(
