@@ -180,9 +180,11 @@ distclean: clean
 	@rm -rf $(VENV)
 
 help:
-	@awk '/^## -- / { print "\n" substr($$0, 7) } /^## [^-]/ { line = "  " substr($$0, 4); \
-	  while (length(line) > 79) { for (end = 79; substr(line, end, 1) != " "; end--) ; \
-	    print substr(line, 1, end - 1); line = "             " substr(line, end + 1) } print line }' Makefile
+	$(call find_python)
+	@$(PYTHON) -c 'import textwrap; \
+	  fill = textwrap.TextWrapper(78, initial_indent="  ", subsequent_indent=" " * 13, break_on_hyphens=False).fill; \
+	  told = [line.rstrip() for line in open("Makefile", encoding="utf-8") if line.startswith("## ")]; \
+	  print(*("\n" + line[6:] if line.startswith("## -- ") else fill(line[3:]) for line in told), sep="\n")'
 
 # The stamp is written last and removed first, so that a broken environment is never taken for a ready one.
 $(READY): requirements.lock pyproject.toml
@@ -199,9 +201,13 @@ $(READY): requirements.lock pyproject.toml
 
 say = printf 'grader: %s\n'
 
-define need_python
+define find_python
 @$(PYTHON) -c '' 2>/dev/null \
   || { $(say) "$(PYTHON) was not found. Install Python 3.11 or newer, or name it: make PYTHON=python3.12 …" >&2; exit 3; }
+endef
+
+define need_python
+$(call find_python)
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
   || { $(say) "$(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed. Name one: make PYTHON=python3.12 …" >&2; exit 3; }
 @$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from grader.model.errors import RunError, UsageError
@@ -61,14 +61,15 @@ def near(path: Path) -> Path:
     return path
 
 
-def write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` write a file that then becomes `path` in one step. Raises RunError, which names the path."""
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file in one step: as before or whole. Raises RunError, which names the path."""
+    data = content.encode() if isinstance(content, str) else content
     try:
         if _is_special(path):
-            fill(path)
+            path.write_bytes(data)
             return
         with _partial(path) as partial:
-            fill(partial)
+            partial.write_bytes(data)
             os.replace(partial, os.path.realpath(path))
     except (OSError, UsageError) as error:
         raise RunError(f"{path} could not be written: {_reason(error)}.") from None
@@ -81,10 +82,15 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
+def another_name(path: Path) -> Path:
+    """A name in the same folder, under which a file is written until it has its own."""
+    return path.with_name(f".{secrets.token_hex(6)}.partial")
+
+
 @contextlib.contextmanager
 def _partial(path: Path) -> Iterator[Path]:
     """A name for a new file beside the one that `path` leads to; what is left of it is removed."""
-    partial = Path(os.path.realpath(path)).parent / f".{secrets.token_hex(4)}.partial"
+    partial = another_name(Path(os.path.realpath(path)))
     try:
         yield partial
     finally:

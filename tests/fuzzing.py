@@ -1,6 +1,6 @@
 """How the fuzz tests draw: the same examples every time, or a long campaign with new ones.
 
-RANKLINGS_FUZZ=20 .venv/bin/python -m pytest tests/test_fuzz.py tests/test_fuzz_ranks.py --timeout 0
+RANKLINGS_FUZZ=20 .venv/bin/python -m pytest tests/fuzz --timeout 0
 
 draws 20 times as many examples, at random. What it finds is printed as a `reproduce_failure` line and becomes an
 `@example`.

@@ -17,9 +17,9 @@ from grader.quiz.numbers import NumberQuestion
 from grader.quiz.page import Page
 from grader.quiz.questions import Bank, CardQuestion, ChoiceQuestion, Option
 from grader.render import terminal
+from tests.attempts import COURSE, NOW
 from tests.people import asker
 from tests.reports import partial
-from tests.test_progress import COURSE, NOW
 
 STATEMENT = """\
 # 01 · Join

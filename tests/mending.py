@@ -24,9 +24,9 @@ from grader.practice.store import Store
 from grader.quiz.page import Page
 from grader.render import terminal
 from tests import fakes, small
+from tests.attempts import NOW
 from tests.interviewing import Clock
 from tests.people import asker
-from tests.test_progress import NOW
 
 SOLUTION = small.FILES["reference/90_total/total.py"]
 OTHERWISE_WRONG = SOLUTION.replace("raise TypeError", "return TypeError")

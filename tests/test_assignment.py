@@ -18,46 +18,18 @@ from grader.model.assignment import LateRule, Part
 from grader.model.errors import AuthorError
 from grader.visibility import for_student, result_for_student, withheld_of
 from tests import small
+from tests.hidden import written
 from tests.reports import broken, partial, passed, skipped, submission
 from tests.small import bad_run, sum_run
 
 DUE = datetime(2026, 10, 12, 22, 0, tzinfo=UTC)
 RULE = LateRule(grace=timedelta(minutes=15), per_day=0.1, days=5)
 HANDED_IN = Submission(path=Path("total.py"), source=b"", digest="")
-HIDDEN = {
-    "exercise.yaml": """\
-cases:
-  larger: {world_sizes: [4], probe: sum, process_group: true}
-checks:
-  sums_of_four: {points: 15, needs: [sums]}
-  shown_too: {points: 5, visibility: visible}
-""",
-    "checks.py": '''\
-def test_sums_of_four(runs, probe):
-    """Four ranks get the sum"""
-    for run in runs("larger"):
-        expected = sum(probe.value(run.seed, rank) for rank in range(run.world_size))
-        run.expect_close(run[0]["total"], expected, "the total")
-
-
-def test_shown_too(runs):
-    """Four ranks run at all"""
-    runs("larger")
-''',
-}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return small.build(tmp_path)
-
-
-def written(folder: Path, **changes: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in HIDDEN.items():
-        old, new = changes.get(name.partition(".")[0], "→").split("→")
-        (folder / name).write_text(text.replace(old, new) if old else text)
-    return folder
 
 
 def assigned(root: Path, text: str):

@@ -11,9 +11,9 @@ import pytest
 from grader.practice.store import Store
 from grader.quiz.interview import debrief, debrief_page
 from grader.quiz.interview.state import Interview
+from tests.attempts import COURSE, NOW
 from tests.interviewing import QUESTIONS, STATEMENT, Person, begun, kept, letter
 from tests.reports import passed
-from tests.test_progress import COURSE, NOW
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from grader.render import html, problems
 from grader.render import json as as_json
 from grader.render.terminal import render
 from grader.wording.editor import CHOICES, PLAIN, Editor
-from tests.reports import KINDS, deadlock, hostile, partial, two_exercises
+from tests.reports import KINDS, deadlock, hostile, partial
+from tests.results import two_exercises
 from tests.test_render_terminal import ANSI
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,7 +17,8 @@ from grader.course.roster import ACTIVE, defused, read, write
 from grader.model import Result, alone
 from grader.model.errors import UsageError
 from tests.goldens import assert_golden
-from tests.reports import broken, deadlock, no_mark_for_one_of_two, partial, passed, two_exercises, with_hidden
+from tests.reports import broken, deadlock, partial, passed
+from tests.results import no_mark_for_one_of_two, two_exercises, with_hidden
 
 CANVAS = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Exercise 03 (4711),Quiz (12),Current Score

@@ -13,9 +13,9 @@ from grader.practice.store import Store
 from grader.quiz.interview import state
 from grader.quiz.interview.session import TimeUp
 from grader.quiz.interview.state import clock
+from tests.attempts import NOW
 from tests.interviewing import CARD, Clock, Person, begun, kept, letter
 from tests.reports import partial
-from tests.test_progress import NOW
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from grader.practice.store import Store
 from grader.quiz.interview import drawing
+from tests.attempts import COURSE, NOW, attempt
 from tests.interviewing import BANKS, CHOICE, Person, begun, letter
 from tests.reports import partial, passed
-from tests.test_progress import COURSE, NOW, attempt
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from grader.quiz.interview.session import InterviewSession
 from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
 from grader.render import terminal
+from tests.attempts import HINTS, NOW, exercise
+from tests.house import MANIFEST, House
 from tests.interviewing import CHOICE, STATEMENT, Clock
 from tests.reports import passed
-from tests.test_catalog import MANIFEST, House
-from tests.test_progress import HINTS, NOW, exercise
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERS = ("02", "03", "05", "07", "08", "09", "13", "14")

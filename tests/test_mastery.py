@@ -19,9 +19,9 @@ from grader.quiz import deck
 from grader.quiz.interview import state
 from grader.quiz.interview.state import HintTaken, Interview
 from grader.quiz.questions import Bank
+from tests.attempts import COURSE, NOW, attempt
 from tests.quizzes import bank, number
 from tests.reports import partial, passed
-from tests.test_progress import COURSE, NOW, attempt
 
 FIRST, SECOND = (replace(number(), id=f"shards/{name}", topic="shards", exercise="02") for name in ("one", "two"))
 BANKS = (replace(bank(FIRST, SECOND), topic="shards", title="Shards"),)

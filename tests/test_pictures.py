@@ -15,7 +15,7 @@ from grader.practice import course_page, pictures
 from grader.practice.history import Standing
 from grader.practice.pictures import PNG, Picture
 from grader.ranks import Session
-from tests.test_progress import COURSE, NOW, attempt
+from tests.attempts import COURSE, NOW, attempt
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAWING = replace(

@@ -24,10 +24,10 @@ from grader.quiz.interview.state import Interview
 from grader.quiz.page import Page
 from grader.quiz.questions import Bank, CardQuestion
 from grader.render import terminal
+from tests.attempts import COURSE, NOW
 from tests.interviewing import STATEMENT, Clock
 from tests.quizzes import bank, card, number
 from tests.reports import partial
-from tests.test_progress import COURSE, NOW
 
 ROOT = Path(__file__).resolve().parents[1]
 CASE = """\

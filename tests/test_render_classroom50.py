@@ -20,17 +20,8 @@ from grader.render.classroom50 import RELEASE_BYTES, release_body, render
 from grader.scoring import total, whole_points
 from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
-from tests.reports import (
-    KINDS,
-    broken,
-    commanding,
-    no_mark_for_one_of_two,
-    partial,
-    passed,
-    skipped,
-    two_exercises,
-    with_hidden,
-)
+from tests.reports import KINDS, broken, partial, passed, skipped
+from tests.results import commanding, no_mark_for_one_of_two, two_exercises, with_hidden
 
 CONTEXT = {
     "CLASSROOM": "cs-principles",

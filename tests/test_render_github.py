@@ -16,20 +16,8 @@ from grader.model.errors import UsageError
 from grader.render.github import SUMMARY_BYTES, annotations, command, guarded, summary
 from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
-from tests.reports import (
-    KINDS,
-    broken,
-    commanding,
-    deadlock,
-    hostile,
-    no_mark_for_one_of_two,
-    partial,
-    passed,
-    stub,
-    syntax_error,
-    two_exercises,
-    with_hidden,
-)
+from tests.reports import KINDS, broken, deadlock, hostile, partial, passed, stub, syntax_error
+from tests.results import commanding, no_mark_for_one_of_two, two_exercises, with_hidden
 
 RESULTS = {**{kind: lambda kind=kind: alone(KINDS[kind]()) for kind in KINDS}, "two_exercises": two_exercises}
 RESULTS |= {"with_hidden": lambda: alone(with_hidden()), "commanding": lambda: alone(commanding())}

@@ -16,20 +16,8 @@ from grader.grading.report import not_graded
 from grader.model import Entry, Finding, Late, Outcome, Report, Result, alone
 from grader.render.gradescope import render
 from tests.goldens import assert_golden
-from tests.reports import (
-    KINDS,
-    broken,
-    commanding,
-    deadlock,
-    hostile,
-    no_mark_for_one_of_two,
-    partial,
-    passed,
-    skipped,
-    stub,
-    two_exercises,
-    with_hidden,
-)
+from tests.reports import KINDS, broken, deadlock, hostile, partial, passed, skipped, stub
+from tests.results import commanding, no_mark_for_one_of_two, two_exercises, with_hidden
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 VISIBILITY = {"enum": ["visible", "hidden", "after_due_date", "after_published"]}

@@ -12,17 +12,8 @@ from jsonschema import Draft202012Validator
 
 from grader.render import json as renderer
 from tests.goldens import assert_golden
-from tests.reports import (
-    KINDS,
-    broken,
-    deadlock,
-    hostile,
-    no_mark_for_one_of_two,
-    partial,
-    passed,
-    skipped,
-    syntax_error,
-)
+from tests.reports import KINDS, broken, deadlock, hostile, partial, passed, skipped, syntax_error
+from tests.results import no_mark_for_one_of_two
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "docs" / "report.schema.json").read_text(encoding="utf-8"))
 

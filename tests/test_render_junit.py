@@ -18,19 +18,8 @@ from hypothesis import strategies as st
 from grader.model import Finding, Outcome, Result, alone
 from grader.render.junit import render
 from tests.goldens import assert_golden
-from tests.reports import (
-    KINDS,
-    broken,
-    commanding,
-    deadlock,
-    hostile,
-    partial,
-    passed,
-    stub,
-    submission,
-    two_exercises,
-    with_hidden,
-)
+from tests.reports import KINDS, broken, deadlock, hostile, partial, passed, stub, submission
+from tests.results import commanding, two_exercises, with_hidden
 
 SCHEMA = xmlschema.XMLSchema10(Path(__file__).parent / "data" / "junit-10.xsd")
 NOT_XML = re.compile("[^\t\n\r\x20-\x7e\x80-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -91,7 +91,7 @@ class Memory:
     def _write(self, entries: dict[str, Any]) -> None:
         self._entries = dict(list(entries.items())[-KEPT:])
         text = json.dumps({"format": FORMAT, "trials": self._entries}, indent=0)
-        files.write(self._path, lambda partial: partial.write_text(text, encoding="utf-8"))
+        files.write(self._path, text)
 
     def _read(self) -> dict[str, Any]:
         try:

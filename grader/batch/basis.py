@@ -37,7 +37,7 @@ JUDGE_PARTS = {
 """What verdicts rest on beside the runs."""
 MEANINGS = {**RUN_PARTS, **JUDGE_PARTS, "seed": "another seed", "files": "another file was handed in"}
 RUN_PACKAGES = ("torch", "numpy", "scikit-learn", "matplotlib")
-JUDGING = ("checks", "judge.py", "wording")
+JUDGING = ("checks", "judge", "wording")
 """Modules of the grader that look at runs and are in no process that makes them."""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from grader import files
 from grader.batch.ledger import FILE, SHARDS, Ledger
 from grader.model import MAX_SEED
 from grader.model.errors import UsageError
@@ -87,7 +88,7 @@ def _check_empty(out: Path) -> None:
 
 def _place(path: Path, text: str) -> None:
     """Write a file that several may want to write at once: the first one's stays."""
-    partial = path.with_name(f".{secrets.token_hex(6)}.partial")
+    partial = files.another_name(path)
     partial.write_text(text, encoding="utf-8")
     try:
         with contextlib.suppress(FileExistsError):

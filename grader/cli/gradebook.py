@@ -45,7 +45,7 @@ def write(results: Sequence[gradebook.Handed], kind: str, roster: Path | None, i
         book = gradebook.plain(results, known)
     else:
         book = (gradebook.canvas if kind == "canvas" else gradebook.moodle)(results, known, item or titles.pop())
-    files.write(out, lambda path: path.write_bytes(book.text.encode()))
+    files.write(out, book.text)
     _tell("No student of the roster is called", book.unknown)
     _tell("No report of", book.missing)
     _tell("No mark, since the grader or an exercise was at fault:", book.ungraded)

@@ -205,10 +205,10 @@ def _keep(graded: Graded, plan: Plan, asked: Options) -> None:
     report, apart = graded.entry.report, Apart()
     if asked.trace:
         with apart.doing("--trace"):
-            files.write(asked.trace, lambda path: path.write_text(chrome.render(report), encoding="utf-8"))
+            files.write(asked.trace, chrome.render(report))
     if asked.save_runs:
         with apart.doing("--save-runs"):
-            files.write(asked.save_runs, lambda path: recording.save(path, report.exercise, report.seed, report.runs))
+            files.write(asked.save_runs, recording.encoded(report.exercise, report.seed, report.runs))
     if not (plan.assigned or asked.from_runs or asked.only):
         attempts.remember(report, plan.request.root)
     apart.conclude()

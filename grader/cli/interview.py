@@ -228,6 +228,6 @@ def _conclude(over: Interview, root: Path, store: Store, shown: Page) -> None:
     found = debrief.debrief(over, exercise, items, text, due=due, now=clock.now(), mends=mend.told(over, root, store))
     page = root / FOLDER / over.name / "debrief.html"
     page.parent.mkdir(parents=True, exist_ok=True)
-    files.write(page, lambda path: path.write_text(debrief_page.html(found), encoding="utf-8"))
+    files.write(page, debrief_page.html(found))
     console.show("\n" + debrief_page.text(found, console.width()))
     console.show_fitted(f"\nTo keep: {files.near(page)}")

@@ -200,5 +200,4 @@ def _placed(drawn: Drawn, root: Path) -> str:
 def _write_html(path: Path, report: Report) -> None:
     from grader.render import html
 
-    text = html.render(alone(report))
-    files.write(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    files.write(path, html.render(alone(report)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -138,17 +137,17 @@ class Outputs:
         apart = Apart()
         for name, path in self.files.items():
             with apart.doing(f"--{name}"):
-                text = self._rendered(name, result).encode()
+                text = self._rendered(name, result)
                 if text:
-                    files.write(path, functools.partial(_fill, text=text))
+                    files.write(path, text)
                 elif not _is_device(path):  # the format has no way to say that there is no mark
                     path.unlink(missing_ok=True)
         if self.classroom50:
             from grader.render import classroom50
 
             with apart.doing("release-body.md"):
-                body = classroom50.release_body(result).encode()
-                files.write(self.classroom50.with_name("release-body.md"), functools.partial(_fill, text=body))
+                body = classroom50.release_body(result)
+                files.write(self.classroom50.with_name("release-body.md"), body)
         apart.conclude()
 
     def announce(self, result: Result) -> None:
@@ -201,10 +200,6 @@ class Outputs:
 
             return gradescope.render(result)
         return _render_classroom50(result, self.handed_in)
-
-
-def _fill(path: Path, text: bytes) -> None:
-    path.write_bytes(text)
 
 
 def _single(result: Result) -> bool:

@@ -44,7 +44,7 @@ def command(as_json: bool, html: Path | None, delete: bool, yes: bool, plain: bo
     if html:
         files.check_writable(html)
         page = course_page.html(found, clock.now(), _pictures(found, store, root), topics)
-        files.write(html, lambda path: path.write_text(page, encoding="utf-8"))
+        files.write(html, page)
         console.say(f"Wrote {html}.")
     if as_json:
         console.show(course_map.as_json(found, topics))

@@ -36,7 +36,7 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
             )
         console.show(score.page(found))
         if asked.table:
-            _write(asked.table, state.tabulated(asked.table.read_text(encoding="utf-8"), [found]))
+            files.write(asked.table, state.tabulated(asked.table.read_text(encoding="utf-8"), [found]))
         code = FAILED if found.breaches() else code
     return code
 
@@ -69,11 +69,4 @@ def _show_names(subject: Subject, select: Callable[[AutoMutant], bool]) -> None:
 def _keep(found: Score, asked: Options) -> None:
     """After each mutant: a run that is interrupted loses nothing, and --untried goes on from there."""
     if asked.json:
-        _write(asked.json, state.merged(state.read(asked.json), [found]))
-
-
-def _write(path: Path, text: str) -> None:
-    def fill(partial: Path) -> Any:
-        return partial.write_text(text, encoding="utf-8")
-
-    files.write(path, fill)
+        files.write(asked.json, state.merged(state.read(asked.json), [found]))

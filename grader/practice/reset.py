@@ -44,7 +44,7 @@ def reset(exercise: Exercise, stub: bytes) -> Path | None:
 
     Raises UsageError where the copy cannot be made, and RunError where the stub cannot be written."""
     kept = _keep(exercise.stub) if exercise.stub.exists() else None
-    files.write(exercise.stub, lambda path: path.write_bytes(stub))
+    files.write(exercise.stub, stub)
     return kept
 
 

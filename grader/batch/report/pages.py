@@ -25,12 +25,8 @@ def write(rows: Iterable[Row], folder: Path, root: Path, title: str) -> int:
     people = _by_person(rows)
     for who, own in people.items():
         result = Result(title=title, entries=tuple(_entry(row, root) for row in own))
-        _write(folder / f"{file_name(who)}.html", html.render(result_for_student(result)).encode())
+        files.write(folder / f"{file_name(who)}.html", html.render(result_for_student(result)))
     return len(people)
-
-
-def _write(path: Path, content: bytes) -> None:
-    files.write(path, lambda partial: partial.write_bytes(content))
 
 
 def _by_person(rows: Iterable[Row]) -> dict[str, list[Row]]:

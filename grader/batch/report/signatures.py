@@ -120,7 +120,7 @@ class _File:
         recorded = {_key(mutant): sorted(faults) for mutant, faults in found.items() if faults is not None}
         text = json.dumps({"format": FORMAT, "basis": self._basis, "mutants": recorded}, indent=0)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(self._path, lambda partial: partial.write_text(text, encoding="utf-8"))
+        files.write(self._path, text)
 
 
 def _key(mutant: Mutant) -> str:

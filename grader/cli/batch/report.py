@@ -88,8 +88,7 @@ def _write_pages(ledger: Ledger, folder: Path, root: Path, title: str) -> int:
 
 
 def _write(path: Path, made: Callable[[ClassReport], str], report: ClassReport) -> None:
-    text = made(report).encode()
-    files.write(path, lambda partial: partial.write_bytes(text))
+    files.write(path, made(report))
     console.show(f"{path} is written.")
 
 

@@ -51,8 +51,7 @@ def command(folder: Path, least: float, names: bool, json: Path | None, wanted: 
             files.check_writable(json)
         found = find.resemblances(ledger.rows(), lambda name: _stub(exercises, name), least=least, names=names)
     if json:
-        text = find.as_json(found).encode()
-        files.write(json, lambda partial: partial.write_bytes(text))
+        files.write(json, find.as_json(found))
     console.show("\n".join([*(line for each in found for line in told(each)), LOOK]))
 
 

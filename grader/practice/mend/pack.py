@@ -93,7 +93,7 @@ def save(path: Path, name: str, mends: Sequence[Packed]) -> None:
     """Write a pack, whole or not at all."""
     data = {"format": FORMAT, "exercise": name, "mends": [asdict(mend) for mend in mends]}
     content = lzma.compress(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode())
-    files.write(path, lambda partial: partial.write_bytes(content))
+    files.write(path, content)
 
 
 def _opened(content: bytes) -> bytes:

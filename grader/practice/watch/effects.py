@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import subprocess
@@ -144,8 +143,7 @@ class Effects:
         """Write the page or the timelines, and show them where there is a screen for that."""
         name = effect.report.exercise.name
         path = folder() / (f"{name}.html" if effect.kind == "report" else f"{name}.trace.json")
-        text = rendered(effect.kind, effect.report).encode()
-        files.write(path, functools.partial(_fill, text=text))
+        files.write(path, rendered(effect.kind, effect.report))
         if effect.kind == "trace":
             return f"The timelines are in {path}; open that file in ui.perfetto.dev."
         return f"{'Opened' if opened(path) else 'The report is'} {path}"
@@ -163,10 +161,6 @@ def rendered(kind: str, report: Report) -> str:
     from grader.render import html
 
     return html.render(alone(report))
-
-
-def _fill(path: Path, text: bytes) -> None:
-    path.write_bytes(text)
 
 
 def folder() -> Path:

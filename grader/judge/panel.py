@@ -1,0 +1,122 @@
+"""The pytest plugin that judges one exercise."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.checks import Runs
+from grader.judge.loading import load_probe
+from grader.judge.verdict import verdict_of
+from grader.model import Case, Check, Exercise, Outcome, Run, Verdict
+from grader.model.errors import MissingHardware
+
+_Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
+COLLISION = "AST constructor recursion depth mismatch"
+"""What Python 3.11 says where another thread parsed something in the same moment (python/cpython#106905)."""
+
+
+class Panel:
+    """The pytest plugin that judges one exercise: gives checks their runs, and turns outcomes into verdicts."""
+
+    def __init__(
+        self,
+        exercise: Exercise,
+        run_case: Callable[[Case], Run],
+        tell: Callable[[Verdict], None] | None = None,
+    ) -> None:
+        self.exercise, self._tell = exercise, tell
+        self.runs_by_family = Runs(exercise.cases, run_case)
+        self._checks = {check.id: check for check in exercise.checks}
+        self._verdicts: dict[str, Verdict] = {}
+        self._unread: dict[Path, str] = {}
+        """Files of checks that could not be read, and why."""
+        self.interruption: BaseException | None = None
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One for each check. One that pytest never reached is broken: our fault or the author's."""
+        return tuple(self._verdicts.get(check.id) or self._unreached(check) for check in self.exercise.checks)
+
+    def forget_collision(self) -> bool:
+        """Whether checks were not read for a `COLLISION` alone. Then all is to be done again."""
+        if collided := any(COLLISION in told for told in self._unread.values()):
+            self._unread.clear()
+            self._verdicts.clear()
+        return collided
+
+    def file_of(self, check: str) -> Path:
+        """The checks.py that holds a check."""
+        return (self._checks[check].folder or self.exercise.folder) / "checks.py"
+
+    def _unreached(self, check: Check) -> Verdict:
+        message = self._unread.get(self.file_of(check.id), "the check was not run")
+        return Verdict(check=check, outcome=Outcome.BROKEN, message=message)
+
+    @pytest.fixture(scope="session")
+    def runs(self) -> Runs:
+        return self.runs_by_family
+
+    @pytest.fixture(scope="module")
+    def probe(self, request: pytest.FixtureRequest) -> types.ModuleType:
+        return load_probe(self.exercise, request.path.parent)
+
+    def check_of(self, item: pytest.Item) -> Check | None:
+        check = self._checks.get(item.name.removeprefix("test_"))
+        return check if check and item.path == self.file_of(check.id) else None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> _Collecting:
+        report = yield
+        if report.failed:
+            told = str(report.longrepr).strip()
+            line = re.findall(rf'{re.escape(collector.path.name)}(?::|", line )(\d+)', told)
+            where = f"{collector.path.name}:{line[-1]}" if line else collector.path.name
+            self._unread[collector.path] = f"{where} could not be read: {told.splitlines()[-1]}"
+        return report
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Remember Ctrl-C and its like, which pytest keeps to itself; not its own signal for a failed collection."""
+        if not isinstance(excinfo.value, pytest.Session.Interrupted):
+            self.interruption = excinfo.value
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self.require_needed(item)
+
+    def require_needed(self, item: pytest.Item) -> None:
+        """Skip a check if one that it needs did not pass, which blocks it; it lacks hardware where that one did."""
+        check = self.check_of(item)
+        for needed in check.needs if check else ():
+            verdict = self._verdicts.get(needed)
+            if verdict is not None and verdict.outcome is Outcome.SKIPPED:
+                raise MissingHardware(verdict.message)
+            if verdict is None or verdict.outcome is not Outcome.PASSED:
+                pytest.skip(f"needs: {self._checks[needed].title}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
+        """The verdict, and pytest's report of a phase with nothing in it. pytest's own would hold a page of traceback
+        and compared values, for which it parses sources; nobody reads it here, and it may go wrong."""
+        self.note(item, call)
+        return _report(item, call)
+
+    def note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Turn one phase of a test into the check's verdict."""
+        check = self.check_of(item)
+        if check is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
+            self._verdicts[check.id] = verdict_of(check, call)
+            if self._tell:
+                self._tell(self._verdicts[check.id])
+
+
+def _report(item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
+    """How a phase ended, as pytest needs it to go on."""
+    outcome: Any = "passed" if call.excinfo is None else "failed"
+    if call.excinfo is not None and isinstance(call.excinfo.value, pytest.skip.Exception):
+        outcome = "skipped"
+    when: Any = call.when
+    return pytest.TestReport(item.nodeid, item.location, {}, outcome, None, when)

@@ -1,0 +1,142 @@
+"""`batch` on the command line: what it refuses, what it says, and how it ends. No rank is started but in one test."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.batch.ledger import Ledger
+from tests import small
+from tests.batches import (
+    call,
+    contents,
+    grade,
+    graded,
+    lost,
+    refusal,
+    refused,
+    report,
+)
+
+# --- grading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_is_graded_and_the_same_command_goes_on(root, engine):
+    """Two of three hand-ins are one unit."""
+    done = grade("--seed", 5)
+    assert done.exit_code == 0 and "3 hand-ins (2 different ones): 2 graded" in done.stdout
+    assert {work.seed for _, work in engine.sent} == {5} and engine.closed
+    again = grade()
+    assert again.exit_code == 0 and "0 units graded by this call" in again.stdout and len(engine.sent) == 2
+
+
+def test_broken_and_quarantined_hand_ins_are_named_with_their_reason(root, engine):
+    """And cost exit code 1; the next call tries what is broken."""
+    engine.answers = [refused, lost, lost]
+    done = grade("--slots", 1)
+    assert done.exit_code == 1
+    assert "No host could be started." in done.stdout and "The worker died." in done.stdout
+    assert "0 graded, 1 broken, 1 quarantined" in call("status", "out").stdout
+    assert "1 graded, 0 broken, 1 quarantined" in grade().stdout
+    assert grade("--again", "broken").exit_code == 0
+
+
+def test_an_interruption_says_how_far_it_came_and_loses_nothing(root, engine):
+    def interrupted(slot, work):
+        raise KeyboardInterrupt
+
+    engine.answers = [lambda slot, work: graded(slot, work, report(work)), interrupted]
+    done = grade("--slots", 1)
+    assert done.exit_code == 130 and "1 of 2 are graded and recorded" in done.stderr
+    engine.answers = []
+    assert grade().exit_code == 0 and len(engine.sent) == 3
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(root, engine):
+    """Before anything is graded, and after a check was mended: then nothing would be run."""
+    first = grade("--dry-run")
+    assert "2 hand-ins would be run" in first.stdout and not (root / "out").exists() and not engine.sent
+    grade()
+    checks = root / "exercises/90_total/checks.py"
+    checks.write_text(checks.read_text().replace('"the total", ranks', '"the sum", ranks'))
+    before = contents(root / "out")
+    told = grade("--dry-run").stdout
+    assert "2 hand-ins would be judged again from the recorded runs" in told and "its checks.py changed" in told
+    assert contents(root / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "judged"),
+    [
+        ("checks.py", "the total", "the sum", True),
+        ("exercise.yaml", "hints: [where", "hints: [there", True),
+        ("exercise.yaml", "title: The total", "title: A sum", True),
+        ("exercise.yaml", "deadline: 20", "deadline: 21", False),
+        ("probe.py", "rank + 1", "rank + 2", False),
+    ],
+)
+def test_only_a_changed_probe_or_case_is_run_again(root, engine, file, old, new, judged):
+    """Checks, points and texts are judged again from the runs, which are sent to a slot instead of a new grade."""
+    grade()
+    path = root / "exercises/90_total" / file
+    path.write_text(path.read_text().replace(old, new))
+    engine.sent.clear()
+    assert grade().exit_code == 0
+    assert [bool(work.runs) for _, work in engine.sent] == [judged, judged]
+    with Ledger(root / "out") as ledger:
+        assert all(row.runs_path and row.seconds == 2.0 for row in ledger.rows())
+
+
+def test_runs_that_lack_what_a_check_asks_for_now_are_made_anew(root, engine):
+    grade()
+    checks = root / "exercises/90_total/checks.py"
+    checks.write_text(checks.read_text() + "\n")
+    engine.sent.clear()
+    engine.answers = [lambda slot, work: graded(slot, work, report(work, status="error"))]
+    assert grade("--slots", 1).exit_code == 0
+    assert [bool(work.runs) for _, work in engine.sent] == [True, False, True]
+
+
+def test_a_new_file_of_one_person_is_all_that_is_graded(root, engine):
+    grade()
+    engine.sent.clear()
+    (root / "hand_ins/bob/total.py").write_text("x = 77\n")
+    assert grade().exit_code == 0
+    assert [work.files for _, work in engine.sent] == [(("total.py", b"x = 77\n"),)]
+
+
+def test_only_grades_the_people_that_are_named(root, engine):
+    assert grade("--only", "EVE").exit_code == 0 and len(engine.sent) == 1
+    assert "1 waiting" in call("status", "out").stdout
+    assert "Did you mean 'eve'?" in refusal(grade("--only", "evee"))
+
+
+def test_shards_share_a_folder_and_a_seed_and_have_each_unit_once(root, engine):
+    """As a Slurm array or a CI matrix calls them."""
+    for number in (1, 2, 3):
+        assert grade("--shard", f"{number}/3").exit_code == 0
+    assert len(engine.sent) == 2 and len({work.unit for _, work in engine.sent}) == 2
+    assert len({work.seed for _, work in engine.sent}) == 1
+    assert "together: 3 hand-ins (2 different ones): 2 graded" in call("status", "out").stdout
+
+
+# --- for real ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_real_class_is_graded_on_slots_and_judged_again_without_running(root):
+    """The solution passes all, a mutant does not; then a check is worth more, and both are judged from their runs."""
+    (root / "hand_ins/ada/total.py").write_text(small.FILES["reference/90_total/total.py"])
+    reference = small.FILES["reference/90_total/total.py"].replace("    dist.all_reduce(result)\n", "")
+    (root / "hand_ins/bob/total.py").write_text(reference)
+    (root / "hand_ins/eve/total.py").write_text("x = (\n")
+    done = grade("--seed", 3, "--slots", 1)
+    assert done.exit_code == 0, done.output
+    with Ledger(root / "out") as ledger:
+        scores = {row.who: row.report()["score"] for row in ledger.rows()}
+    assert scores == {"ada": 100.0, "bob": 20.0, "eve": 0.0}
+    manifest = root / "exercises/90_total/exercise.yaml"
+    manifest.write_text(manifest.read_text().replace("points: 30", "points: 10").replace("points: 20", "points: 40"))
+    assert grade("--slots", 1).exit_code == 0
+    with Ledger(root / "out") as ledger:
+        assert {row.who: row.report()["score"] for row in ledger.rows()} == {"ada": 100.0, "bob": 40.0, "eve": 0.0}
+        kinds = [row["kind"] for row in ledger.all("SELECT kind FROM attempts ORDER BY id")]
+    assert kinds == ["run"] * 3 + ["judge"] * 3

@@ -1,0 +1,92 @@
+"""Judging in a process that does other things: interrupts, threads, and what is imported beforehand."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grader.judge import COLLISION, judge, judge_live, preload
+from grader.model import Case, Exercise, Run
+from tests import small
+from tests.judge.runs import SUBMISSION, outcomes, right_runs
+
+
+def test_ctrl_c_while_judging_is_not_swallowed(exercise: Exercise) -> None:
+    """pytest would turn it into an exit code."""
+    checks = exercise.folder / "checks.py"
+    checks.write_text(
+        checks.read_text().replace('    for run in runs("bad"):', "    raise KeyboardInterrupt\n    for run in ():")
+    )
+    with pytest.raises(KeyboardInterrupt):
+        judge(exercise, SUBMISSION, right_runs())
+
+
+class Terminated(KeyboardInterrupt):
+    """What a signal to end raises in the main thread."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
+def test_an_interrupt_while_a_check_waits_for_its_runs_ends_the_judging(
+    exercise: Exercise, kind: type[BaseException]
+) -> None:
+    """As itself, whichever subclass it is: pytest would keep it, and its sender would wait for ever."""
+    sent = kind()
+
+    def interrupted(case: Case) -> Run:
+        raise sent
+
+    with pytest.raises(kind) as raised:
+        judge_live(exercise, interrupted)
+    assert raised.value is sent
+
+
+def test_one_thread_judges_also_where_torch_was_imported_already() -> None:
+    """Two, which spin while they wait for one another, take several times as long on two cores."""
+    torch.set_num_threads(2)
+    preload()
+    assert torch.get_num_threads() == 1
+
+
+def test_checks_that_another_thread_kept_from_being_parsed_are_read_again(
+    exercise: Exercise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 fails one of two threads that parse in the same moment."""
+    parse, failures = ast.parse, [SystemError(f"{COLLISION} (before=3, after=9)")]
+
+    def now_and_then(*args: Any, **kwargs: Any) -> ast.AST:
+        if failures and str(kwargs.get("filename", "")).endswith("checks.py"):
+            raise failures.pop()
+        return parse(*args, **kwargs)
+
+    monkeypatch.setattr(ast, "parse", now_and_then)
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert not failures and set(outcomes(verdicts).values()) == {"passed"}
+
+
+FIRST = """
+import sys
+from pathlib import Path
+from grader import catalog
+from grader.grading.flow import preload
+from grader.judge import judge
+from grader.model import Submission
+preload()
+(name,), root = catalog.all_names(Path(sys.argv[1])), Path(sys.argv[1])
+exercise, before = catalog.load(name, root), set(sys.modules)
+judge(exercise, Submission(path=exercise.stub, source=b"", digest=""), ())
+print(sorted(name for name in set(sys.modules) - before if not name.startswith("ranklings_probe")))
+"""
+
+
+def test_judging_imports_nothing_that_was_not_preloaded(tmp_path: Path) -> None:
+    """Ctrl-C during an import is lost now and then; `preload` imports with signals held back."""
+    root = small.build(tmp_path)
+    here = Path(__file__).resolve().parents[2]
+    words = [sys.executable, "-c", FIRST, str(root)]
+    assert subprocess.run(words, cwd=here, capture_output=True, text=True, check=True).stdout.strip() == "[]"

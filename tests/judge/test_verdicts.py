@@ -1,0 +1,113 @@
+"""grader.judge on runs made by hand: what passes, what fails and with which findings, what is blocked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from grader import catalog
+from grader.checks import RankView
+from grader.grading.report import summarise
+from grader.judge import judge
+from grader.model import Diagnosis, Exercise, Finding, Finished, Outcome, Raised, RankRecord
+from grader.model.errors import CheckFailed
+from tests import small
+from tests.judge.runs import SUBMISSION, outcomes, right_runs, total
+
+
+def test_right_runs_pass_every_check(exercise: Exercise) -> None:
+    """And give full points."""
+    verdicts = judge(exercise, SUBMISSION, right_runs())
+    assert outcomes(verdicts) == {"sums": "passed", "same": "passed", "refuses": "passed"}
+    report = summarise(
+        exercise, SUBMISSION, right_runs(), verdicts, seed=1, device="cpu", sandbox="limits", seconds=1.0
+    )
+    assert (report.score, report.max_score, report.status) == (100, 100, "passed")
+
+
+def test_what_never_came_about_is_charged_to_what_prevented_it(exercise: Exercise) -> None:
+    """A check of the second part is judged by the runs that came there; where none did it is blocked, and the first
+    part's check, whose own observation is missing, fails."""
+    path = exercise.folder / "checks.py"
+    first, same = path.read_text().split("def test_same")
+    path.write_text(f"{first}def test_same" + same.replace('runs("sum")', 'runs("sum", after=["total"])'))
+    manifest = exercise.folder / "exercise.yaml"
+    manifest.write_text(manifest.read_text().replace(", needs: [sums]", ""))
+    changed = catalog.load(small.NAME, exercise.folder.parents[1])
+    one, bad = right_runs()[0], right_runs()[2]
+    raised = Diagnosis(kind="raised", ranks=(0,), findings=(Finding(subject="total raised"),))
+    left, none = (
+        replace(small.sum_run(size, *[None] * size, ending=Raised(type="E", message="")), diagnosis=raised)
+        for size in (2, 1)
+    )
+    verdicts = judge(changed, SUBMISSION, [one, left, bad])
+    assert outcomes(verdicts) == {"sums": "failed", "same": "passed", "refuses": "passed"}
+    verdicts = judge(changed, SUBMISSION, [none, left, bad])
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
+    assert verdicts[1].message.startswith("not judged")
+
+
+def test_a_wrong_value_fails_with_expected_actual_and_rank(exercise: Exercise) -> None:
+    """The check that needs it is blocked, not failed; the independent one is judged."""
+    runs = right_runs()
+    runs[1] = small.sum_run(2, total(3, 3, 3, 3), total(6, 6, 6, 6))
+    verdicts = judge(exercise, SUBMISSION, runs)
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
+    (finding,) = verdicts[0].findings
+    assert finding.ranks == (1,) and finding.case == "sum[2]" and "exactly" in finding.actual
+    assert verdicts[1].message == "needs: All ranks get the sum"
+
+
+def test_a_missing_observation_is_a_failure(exercise: Exercise) -> None:
+    """Silence is never a pass."""
+    runs = [small.sum_run(1, None), *right_runs()[1:]]
+    verdict = judge(exercise, SUBMISSION, runs)[0]
+    assert verdict.outcome is Outcome.FAILED and "recorded" in verdict.message
+
+
+def test_a_missing_observation_is_told_beside_those_that_were_recorded() -> None:
+    """A probe that came to its end may call it something else; code that left before has recorded what came before."""
+    said = {}
+    for ending in (Finished(), Raised(type="ValueError", message="boom")):
+        record = RankRecord(rank=0, ending=ending, observations={"b": 1, "a": 2})
+        with pytest.raises(CheckFailed) as caught:
+            RankView(record, right_runs()[0].case).read("c", int)
+        said[ending.kind] = str(caught.value)
+    assert said["finished"].endswith("The grader saw no 'c' on rank 0: recorded were 'a', 'b'")
+    assert said["raised"].endswith("the code left before it was recorded; recorded were 'a', 'b'")
+    many = RankRecord(rank=0, ending=Finished(), observations={f"n{number}": 1 for number in range(20)})
+    with pytest.raises(CheckFailed, match=r"'n19', …$"):
+        RankView(many, right_runs()[0].case).read("c", int)
+
+
+def test_a_run_that_went_wrong_fails_its_check_with_the_diagnosis(exercise: Exercise) -> None:
+    """Other checks look at other runs."""
+    finding = Finding(subject="ValueError was raised", actual="boom", ranks=(0,), line=3, case="sum[1]")
+    broken = small.sum_run(1, None, ending=Raised(type="ValueError", message="boom"))
+    broken = replace(broken, diagnosis=Diagnosis(kind="raised", ranks=(0,), findings=(finding,)))
+    verdicts = judge(exercise, SUBMISSION, [broken, *right_runs()[1:]])
+    assert verdicts[0].findings == (finding,) and outcomes(verdicts)["refuses"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("names", "outcome"),
+    [
+        (("TypeError", "Exception"), "passed"),
+        (("Own", "TypeError"), "passed"),
+        (("ValueError",), "failed"),
+        ((), "failed"),
+    ],
+)
+def test_an_exception_is_judged_by_its_classes(exercise: Exercise, names: tuple[str, ...], outcome: str) -> None:
+    """A subclass will do; another type or none will not."""
+    runs = [*right_runs()[:2], small.bad_run(*names)]
+    assert outcomes(judge(exercise, SUBMISSION, runs))["refuses"] == outcome
+
+
+def test_a_file_that_does_not_compile_fails_the_first_check_and_blocks_the_rest(exercise: Exercise) -> None:
+    """No check is run on nothing."""
+    problem = Finding(subject="total.py has a syntax error", line=3)
+    verdicts = judge(exercise, replace(SUBMISSION, problem=problem), [])
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "blocked"}
+    assert verdicts[0].findings == (problem,)
