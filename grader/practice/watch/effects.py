@@ -15,7 +15,7 @@ from typing import Protocol
 
 import platformdirs
 
-from grader import catalog, files
+from grader import calling, catalog, files
 from grader.model import Exercise, Report, alone
 from grader.model.errors import GraderError
 from grader.practice import history, overview
@@ -162,7 +162,7 @@ def rendered(kind: str, report: Report) -> str:
         return chrome.render(report)
     from grader.render import html
 
-    return html.render(alone(report))
+    return html.render(alone(report), by=calling.way())
 
 
 def _fill(path: Path, text: bytes) -> None:
