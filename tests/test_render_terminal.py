@@ -214,8 +214,8 @@ def test_the_command_to_replay_can_be_copied():
     assert command in render(partial())
     assert command in render(partial(), width=44).replace(" \\\n ", "")
     without_make = "python -m grader grade 03 --submission handed_in/no_mean.py --seed 123"
-    assert without_make in render(partial(), by_make=False, width=100)
-    assert "make grade" not in render(partial(), by_make=False)
+    assert without_make in render(partial(), by="python -m grader", width=100)
+    assert "make grade" not in render(partial(), by="python -m grader")
 
 
 @pytest.mark.parametrize("path", ["a b.py", "$(id).py", "`id`.py", "x;id.py", "-x.py", "~/x.py", "a\nb.py", "#.py"])

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import grader as package
+from grader import calling
 from grader.cli import tty
 from grader.cli.ending import end
 from grader.cli.lazy import LazyGroup
@@ -77,4 +78,4 @@ def main() -> None:
     """The console script. Never raises for what a terminal cannot show (✓ in a Latin-1 locale)."""
     tty.use_letters()
     tty.mend()
-    cli(prog_name="ranklings" if sys.argv[0].endswith("ranklings") else "grader")
+    cli(prog_name=calling.program())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from grader import catalog
+from grader import calling, catalog
 from grader.cli import console
 from grader.cli.ending import FAULT, PASSED
 from grader.model import Exercise
@@ -68,7 +68,8 @@ def _passing_folder() -> Path:
 def confirmed(question: str, command: str) -> bool:
     """Ask on a terminal. Raises UsageError where there is nobody to ask."""
     if not sys.stdin.isatty():
-        raise UsageError(f"{command} asks before it does that, and there is no terminal to ask on; add --yes.")
+        yes = calling.option("--yes")
+        raise UsageError(f"{command} asks before it does that, and there is no terminal to ask on; add {yes}.")
     try:
         return click.confirm(question, err=True)
     except click.Abort:

@@ -111,11 +111,6 @@ def logged(progress: Callable[[str], None], bad: str) -> Callable[[str], None]:
     return tell
 
 
-def by_make() -> bool:
-    """Whether make has called us, which says so to all that it calls; its own commands are then the ones to name."""
-    return "MAKELEVEL" in os.environ
-
-
 def progress(label: str, plain: bool) -> contextlib.AbstractContextManager[Callable[[str], None]]:
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return spinner.shown(sys.stderr, label, spinner=terminal and not plain)

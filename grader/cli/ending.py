@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from grader import leaving
+from grader import calling, leaving
 from grader.cli.console import muffle, say
 from grader.model.errors import GraderError
 
@@ -65,15 +65,14 @@ def _unexpected(error: Exception) -> str:
         return "grader: This command is for authors and teachers. Only a clone of the project has it."
     if isinstance(error, ModuleNotFoundError) and not (error.name or "grader").startswith("grader"):
         return (
-            f"grader: The package {error.name} is not installed here. `make grade` creates an environment with what "
-            "grading needs, and `make test` adds what developing needs."
+            f"grader: The package {error.name} is not installed here. {calling.installing(error.name or 'ranklings')}"
         )
     if isinstance(error, MemoryError):
         return "grader: This machine ran out of memory while the grader worked. Close other programs and try again."
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     return (
         f"grader: The grader itself went wrong ({what}). This is not your fault. "
-        "Please report it with what the same command says with --debug."
+        f"Please report it with what the same command says with {calling.option('--debug')}."
     )
 
 

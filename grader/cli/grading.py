@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from grader import catalog, files
+from grader import calling, catalog, files
 from grader.catalog.assignment import moment
 from grader.cli import console
 from grader.cli.common import tell_faults
@@ -190,7 +190,7 @@ def _shown(graded: Graded, plan: Plan, asked: Options, later: bool) -> int:
         return graded.error.exit_code
     assert graded.entry is not None
     shown = asked.outputs.shown(plan.result([graded.entry])).entries[0].report
-    page = terminal.render(shown, by_make=console.by_make(), editor=asked.outputs.way_in(asked.style), **asked.style)
+    page = terminal.render(shown, by=calling.way(), editor=asked.outputs.way_in(asked.style), **asked.style)
     asked.outputs.page(("\n" if later else "") + page)
     return CODES[shown.status]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from grader import catalog
+from grader import calling, catalog
 from grader.cli import console
 from grader.cli.options import file_path
 from grader.model import number_of
@@ -21,8 +21,8 @@ def command(folder: Path) -> None:
     made = _made(folder)
     first = number_of(catalog.all_names(made)[0])
     console.show(
-        f"{made} is your course. Begin: cd {made}, then ranklings show {first}, write the file that it names, "
-        f"and ranklings grade {first}"
+        f"{made} is your course. Begin: cd {made}, then {calling.command('show', first)}, write the file that it "
+        f"names, and {calling.command('grade', first)}"
     )
 
 

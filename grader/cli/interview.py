@@ -14,7 +14,7 @@ from typing import Any
 import click
 from fsrs import Rating
 
-from grader import catalog, files, leaving
+from grader import calling, catalog, files, leaving
 from grader.cli import clock, console, mend, options
 from grader.cli.common import exercise_called, store_of
 from grader.cli.console import Style
@@ -55,8 +55,9 @@ class InterviewOptions:
 
 
 @click.command("interview")
+@click.argument("ex", required=False)
 @click.option("--minutes", type=click.FloatRange(1, 600), default=55.0, show_default=True)
-@click.option("--exercise", metavar="EX", help="This exercise instead of one that is drawn.")
+@click.option("--exercise", metavar="EX", help="The same as EX.")
 @click.option("--questions", type=click.IntRange(0, 50), help="How many; without it as many as fit the time.")
 @click.option("--levels", is_flag=True, help="The exercise is asked for level by level, and hints can be had.")
 @click.option("--mend", type=click.IntRange(0, 5), default=0, help="So many programs to mend, of what you have passed.")
@@ -64,9 +65,12 @@ class InterviewOptions:
 @click.option("--new", is_flag=True, help="Begin another, even if one is paused.")
 @click.option("--plain", is_flag=True, help="No countdown that is repainted; for screen readers.")
 @options.color
-def command(color: bool | None, again: bool, **chosen: Any) -> int:
-    """Hold an interview against the clock: an exercise, questions, no hints, and a debrief to keep."""
-    asked = InterviewOptions(**chosen)
+def command(ex: str | None, color: bool | None, again: bool, **chosen: Any) -> int:
+    """Hold an interview against the clock: an exercise that is drawn, or EX; questions, no hints, and a debrief to
+    keep."""
+    if ex and chosen["exercise"]:
+        raise UsageError("Two exercises were named; an interview is on one.")
+    asked = InterviewOptions(**{**chosen, "exercise": ex or chosen["exercise"]})
     root, style = catalog.repository_root(), console.style(False if asked.plain else color)
     leaving.follow_terminal()
     if again:
@@ -82,7 +86,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     if found is None:
         found = _drawn(asked, root, store, banks)
     elif _is_other(asked, found, root):
-        raise UsageError(f"{_unfinished_one(found, root)}, ARGS=--new begins another.")
+        raise UsageError(f"{_unfinished_one(found, root)}, {calling.option('--new')} begins another.")
     else:
         found = found.resumed(clock.now())
     exercise = catalog.load(found.exercise, root)
@@ -98,7 +102,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
     grading = contextlib.closing(WarmGrader(exercise.name, root, files.near(file), asked.plain))
     with files.claimed(file.parent) as alone, grading as grader:
         if not alone:
-            raise UsageError(f"{_unfinished_one(found, root)}, ARGS=--new begins another.")
+            raise UsageError(f"{_unfinished_one(found, root)}, {calling.option('--new')} begins another.")
         session = InterviewSession(
             interview=found,
             exercise=exercise,
@@ -109,7 +113,7 @@ def hold(asked: InterviewOptions, root: Path, store: Store, style: Style) -> int
             ask=asker(left, asked.plain),
             say=console.show_fitted,
             grade=lambda only: _unremarked(grader.grade(only)),
-            show=lambda report: terminal.render(report, by_make=console.by_make(), **console.restyled(style)),
+            show=lambda report: terminal.render(report, by=calling.way(), **console.restyled(style)),
             statement=statement.rendered(text, **style),
             page=_page(style, asked.plain),
             mend=lambda held: mend.part(held, root, store, console.restyled(style), asked.plain, left),
@@ -127,7 +131,8 @@ def tell_again(root: Path, store: Store, style: Style, plain: bool) -> int:
     is none."""
     over = next((found for found in reversed(interviews.held(store)) if found.status == "over"), None)
     if over is None:
-        raise UsageError("No interview is over yet, so there is nothing to tell of one; make interview begins one.")
+        begins = calling.command("interview")
+        raise UsageError(f"No interview is over yet, so there is nothing to tell of one; {begins} begins one.")
     _conclude(over, root, store, _page(style, plain))
     return PASSED
 
@@ -139,7 +144,7 @@ def _unfinished_one(found: Interview, root: Path) -> str:
         if not alone:
             return f"{of} is open in another terminal; go on there, or pause it there (p)"
     left = found.resumed(clock.now()).left_in_words(clock.now())
-    return f"{of} is paused with {left}; make interview goes on with it"
+    return f"{of} is paused with {left}; {calling.command('interview')} goes on with it"
 
 
 def _is_other(asked: InterviewOptions, found: Interview, root: Path) -> bool:

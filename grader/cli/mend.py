@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from grader import catalog, files, leaving
+from grader import calling, catalog, files, leaving
 from grader.cli import clock, console, options
 from grader.cli.common import store_of
 from grader.cli.console import Style
@@ -71,7 +71,7 @@ def hold(asked: MendOptions, root: Path, store: Store, style: Style) -> int:
     file = files.near(root / mend.file)
     if asked.html:
         _write_html(asked.html, pack.report_of(drawn.packed, drawn.exercise, file))
-    over = _held(drawn, mend, root, store, style, asked.plain, f"make mend EX={drawn.exercise.number}")
+    over = _held(drawn, mend, root, store, style, asked.plain, calling.command("mend", drawn.exercise.number))
     return PASSED if over.status in ("mended", "open") else FAILED
 
 
@@ -137,7 +137,7 @@ def _held(
             ask=asker(left, plain),
             say=console.show_fitted,
             grade=grader.grade,
-            show=lambda report: terminal.render(report, by_make=console.by_make(), **console.restyled(style)),
+            show=lambda report: terminal.render(report, by=calling.way(), **console.restyled(style)),
             page=Page(plain=plain, color=style["color"], width=console.width),
             begun=grader.start,
             again=again,
@@ -200,4 +200,4 @@ def _placed(drawn: Drawn, root: Path) -> str:
 def _write_html(path: Path, report: Report) -> None:
     from grader.render import html
 
-    files.write(path, html.render(alone(report)))
+    files.write(path, html.render(alone(report), by=calling.way()))

@@ -7,20 +7,22 @@ from pathlib import Path
 
 import click
 
-from grader import catalog
+from grader import calling, catalog
 from grader.authoring import mends
 from grader.authoring.lab import named, warm_session
 from grader.cli import console
 from grader.cli.ending import FAILED, PASSED
 from grader.grading.request import need_torch
+from grader.model import Exercise
 from grader.model.errors import UsageError
 from grader.practice.mend import pack
+from grader.practice.mend.pack import Pack
 
 
 @click.command("mends")
 @click.argument("ex", nargs=-1)
 @click.option("--most", type=click.IntRange(1, 99), default=mends.MOST, show_default=True, help="So many of each.")
-@click.option("--check", is_flag=True, help="Record nothing; say which packs are missing or stale.")
+@click.option("--check", is_flag=True, help="Record nothing; say which packs are missing, stale or short.")
 @click.option("--plain", is_flag=True, help="No spinner.")
 def command(ex: tuple[str, ...], most: int, check: bool, plain: bool) -> int:
     """Pack the mends of exercises: some of their mutants, each graded once, with the page that it got. A pack that is
@@ -35,14 +37,25 @@ def command(ex: tuple[str, ...], most: int, check: bool, plain: bool) -> int:
     return max(_pack(name, root, most, plain) for name in names)
 
 
+def _lacking(found: Pack | None, exercise: Exercise, root: Path) -> str:
+    """What a pack lacks of the one that would be made today, in words."""
+    if found is None:
+        return "no pack"
+    state = mends.state(found, exercise, root)
+    if state.stale:
+        return f"stale are {', '.join(state.stale)}"
+    chosen = mends.choose(exercise, catalog.load_mutants(exercise, root))
+    have = sum(mutant.name in state.current for mutant in chosen)
+    return f"{have} of {len(chosen)} mends" if have < len(chosen) else ""
+
+
 def _check(names: Sequence[str], root: Path) -> int:
     code = PASSED
     for name in names:
         found = pack.load(name, root)
-        stale = mends.state(found, catalog.load(name, root), root).stale if found else ()
-        if found is None or stale:
-            what = f"stale are {', '.join(stale)}" if stale else "no pack"
-            console.show(f"{name}: {what}; make mends EX={name.partition('_')[0]} packs it")
+        what = _lacking(found, catalog.load(name, root), root)
+        if what:
+            console.show(f"{name}: {what}; {calling.command('mends', name.partition('_')[0])} packs it")
             code = FAILED
     return code
 

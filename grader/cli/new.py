@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from grader import catalog
+from grader import calling, catalog
 from grader.authoring import new
 from grader.cli import console
 from grader.cli.ending import PASSED
@@ -19,6 +19,7 @@ def command(name: str) -> int:
     number = name.partition("_")[0]
     console.show(
         f"{exercise.relative_to(root)} and {reference.relative_to(root)} hold a small exercise that works.\n"
-        f"Prove it with `make verify EX={number}`, then change it into yours: docs/author.md has the order of work."
+        f"Prove it with `{calling.command('verify', number)}`, then change it into yours: docs/author.md has the order "
+        "of work."
     )
     return PASSED

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from grader import files
+from grader import calling, files
 from grader.cli import console
 from grader.cli.options import file_path
 from grader.model import Result
@@ -190,7 +190,7 @@ class Outputs:
         if name == "html":
             from grader.render import html
 
-            return html.render(shown, self.way)
+            return html.render(shown, self.way, calling.way())
         if name == "junit":
             from grader.render import junit
 

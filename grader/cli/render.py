@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from grader import calling
 from grader.cli import console, options, outputs
 from grader.records import reading
 from grader.render import summary, terminal
@@ -23,7 +24,7 @@ def command(report: Path, color: bool | None, **chosen: Any) -> None:
     wanted.check()
     if not (wanted.files or wanted.github or wanted.problems):
         shown, style = wanted.shown(result), console.style(color)
-        how: dict[str, Any] = {"by_make": console.by_make(), "editor": wanted.way_in(style), **style}
+        how: dict[str, Any] = {"by": calling.way(), "editor": wanted.way_in(style), **style}
         pages = [terminal.render(entry.report, **how) for entry in shown.entries]
         overall = [summary.render(shown, **style)] if len(pages) > 1 else []
         console.show("\n".join([*pages, *overall]))

@@ -10,8 +10,10 @@ import platform
 import sys
 from collections.abc import Iterator
 
+from grader import calling
 from grader.doctor.fact import Fact, Mark, rated
-from grader.ranks import sandbox
+from grader.model.errors import RunError
+from grader.ranks import Session, sandbox
 
 OLDEST, TOO_NEW = (2, 11), (2, 15)
 """Versions of torch: from the first, below the second."""
@@ -23,7 +25,7 @@ def python() -> Fact:
 
 
 def torch() -> Fact:
-    remedy = "nothing can be graded; `make grade` creates an environment that has it"
+    remedy = f"nothing can be graded. {calling.installing('torch')}"
     if importlib.util.find_spec("torch") is None:
         return Fact(name="torch", mark=Mark.NO, found="not installed", meaning=remedy)
     try:
@@ -106,10 +108,25 @@ def fork_server() -> Fact:
 
 
 def bubblewrap() -> Fact:
-    otherwise = "resource limits alone guard this account: grade what you trust, or call `make sandbox`"
+    otherwise = f"resource limits alone guard this account: grade only what you trust. {calling.sandbox()}"
     found = sandbox.obstacle()
     meaning = "ranks see no file but their own, no other process and no network"
     return rated("bubblewrap", found is None, "works" if found is None else found, meaning, otherwise)
 
 
-PROBES = (python, torch, gloo, nccl, gpus, fork_server, bubblewrap)
+def ranks() -> Fact:
+    """Really starts the process that ranks are forked from, at the level that a grade would have."""
+    name = "ranks"
+    try:
+        with Session() as session:
+            session.await_ready()
+            missing, level = session.missing, session.level
+    except RunError as error:
+        return Fact(name=name, mark=Mark.NO, found="cannot start", meaning=str(error))
+    starts = "can start, inside bubblewrap" if level == sandbox.BUBBLEWRAP else "can start"
+    found = f"without {', '.join(missing)}" if missing else starts
+    otherwise = "found here and not where ranks are: install it beside torch"
+    return rated(name, not missing, found, "what exercises import is found there", otherwise, Mark.NO)
+
+
+PROBES = (python, torch, gloo, nccl, gpus, fork_server, bubblewrap, ranks)

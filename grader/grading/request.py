@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader import calling
 from grader.model.errors import RunError, UsageError
 from grader.ranks import Session
 
@@ -77,10 +78,11 @@ class Machine:
         return torch.cuda.device_count()
 
 
+TORCH = "'torch>=2.11,<2.15'"
+"""What pip is asked for."""
+
+
 def need_torch() -> None:
     """Raises RunError where torch is missing; it is not imported."""
     if importlib.util.find_spec("torch") is None:
-        raise RunError(
-            "PyTorch is not installed here. `make grade` creates an environment that has it; "
-            "in an environment of your own: pip install 'torch>=2.11,<2.15'."
-        )
+        raise RunError(f"PyTorch is not installed here. {calling.installing(TORCH)}")

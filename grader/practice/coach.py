@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from grader import calling
 from grader.model import Check, Exercise
 from grader.model.errors import UsageError
 from grader.practice.statement import WIDEST
@@ -93,11 +94,11 @@ def hint_page(hint: Hint, width: int, *, lasting: bool = True) -> str:
         Text(),
         Padding(Text(hint.text.strip()), (0, 0, 0, 2)),
     ]
-    number, further = hint.exercise.number, f' ARGS="--level {hint.level + 1}"'
+    number, further = hint.exercise.number, [] if lasting else [f"--level {hint.level + 1}"]
     if hint.level < LEVELS:
-        lines += [Text(), Text(f"The next one says more: make hint EX={number}{'' if lasting else further}")]
+        lines += [Text(), Text(f"The next one says more: {calling.command('hint', number, *further)}")]
     elif hint.check:
-        lines += [Text(), Text(f"That was the last. Why it matters: make explain EX={number}")]
+        lines += [Text(), Text(f"That was the last. Why it matters: {calling.command('explain', number)}")]
     if hint.others:
         checks = "checks fail" if hint.others > 1 else "check fails"
         lines += [Text(f"{hint.others} other {checks}; mend this one first.")]

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader import calling
 from grader.model import number_of
 from grader.practice import mastery_page, milestones
 from grader.practice.history import Standing, next_one
@@ -129,10 +130,11 @@ def advice(found: Sequence[Standing]) -> str:
     """What to do next."""
     coming = next_one(found)
     if coming is None:
-        return "Everything is passed. make quiz and make interview keep it fresh."
+        return f"Everything is passed. {calling.command('quiz')} and {calling.command('interview')} keep it fresh."
     verb = "Go on with" if coming.state == "begun" else "Next"
     number = coming.exercise.number
-    return f"{verb}: {number} {coming.exercise.title} (make show EX={number}, make watch EX={number})"
+    show, watch = calling.command("show", number), calling.command("watch", number)
+    return f"{verb}: {number} {coming.exercise.title} ({show}, {watch})"
 
 
 def ago(then: datetime, now: datetime) -> str:

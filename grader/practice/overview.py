@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from grader import catalog, submission
+from grader import calling, catalog, submission
 from grader.model import Exercise, number_of
 from grader.model.errors import AuthorError
 from grader.wording.paper import on_paper
@@ -67,4 +67,4 @@ def nothing_begun(listed: Sequence[Entry]) -> str:
     if first is None:
         return "There is nothing to grade: no exercise could be loaded."
     place = f"exercises/{first.name}/{first.file}"
-    return f"Nothing is begun yet. Start with {place}, then call `make grade EX={first.number}`."
+    return f"Nothing is begun yet. Start with {place}, then call `{calling.command('grade', first.number)}`."

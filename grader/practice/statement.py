@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.markdown import Markdown
 from rich.syntax import Syntax
 
+from grader import calling
 from grader.catalog import reference
 from grader.model import Exercise
 from grader.model.errors import AuthorError, UsageError
@@ -17,10 +18,10 @@ WIDEST = 100
 
 
 def statement(exercise: Exercise) -> str:
-    """The statement in Markdown. Raises AuthorError where the folder has none."""
+    """The statement in Markdown, with commands as the caller types them. Raises AuthorError where there is none."""
     path = exercise.folder / "README.md"
     try:
-        return path.read_text(encoding="utf-8")
+        return calling.translated(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise AuthorError(path, f"the statement cannot be read: {reason}", "Write it, in UTF-8.") from None
@@ -38,9 +39,10 @@ def solution(exercise: Exercise, root: Path, allowed: bool) -> str:
     if not path.is_file():
         raise UsageError(f"No solution of {exercise.name} is in this copy.")
     if not allowed:
+        hint, spoil = calling.command("hint", exercise.number), calling.option("--spoil")
         raise UsageError(
             f"You have not passed {exercise.name} yet; the solution is worth more afterwards. "
-            f"A hint: make hint EX={exercise.number}. To see it all the same, add --spoil."
+            f"A hint: {hint}. To see it all the same, add {spoil}."
         )
     variants = sorted(path.parent.glob("variants/*.py"))
     return "\n\n".join([path.read_text(encoding="utf-8"), *map(_variant, variants)])

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import psutil
 
 from grader.model.errors import NoRankStarted, UsageError
-from grader.ranks import sandbox
+from grader.ranks import packages, sandbox
 from grader.ranks.host import proof
 from grader.ranks.inside import seccomp
 
@@ -44,13 +44,15 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     if device == "cpu":
         kept["CUDA_VISIBLE_DEVICES"] = ""
+    found = packages.variables()
     loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
     return {
         **kept,
         **({"GLOO_SOCKET_IFNAME": loopback} if loopback else {}),
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
-        "PYTHONPATH": package,
+        **found,
+        "PYTHONPATH": os.pathsep.join([package, *filter(None, [found.get("PYTHONPATH")])]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
@@ -93,7 +95,8 @@ def started(
     inside = level == sandbox.BUBBLEWRAP
     variables = environment(scratch, sandbox.PACKAGE if inside else str(ABOVE_PACKAGE), device)
     claims = proof.claims_of(sandbox.checkout(), [*variables, "LC_CTYPE", "PWD"], sandbox.shown(), str(scratch))
-    words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), level, json.dumps(claims)]
+    told = json.dumps({**claims, "modules": packages.present()})
+    words = [sys.executable, "-m", "grader.ranks.host", str(descriptor), level, told]
     with seccomp.program() as filtering:
         return subprocess.Popen(
             sandbox.command(words, filtering.fileno()) if inside else words,
@@ -109,10 +112,20 @@ def started(
 
 
 def proved(host: socket.socket) -> dict[str, Any]:
-    """What the host has found out: `breaches`, what is possible that should not be, in words, and whether each run is
-    `apart` in a network of its own. Raises OSError or ValueError."""
+    """What the host has found out: `breaches`, what is possible that should not be, in words; whether each run is
+    `apart` in a network of its own; the modules that the judge finds and it does not, `missing`. Raises OSError or
+    ValueError."""
     (length,) = struct.unpack(">I", host.recv(4, socket.MSG_WAITALL))
     return dict(json.loads(host.recv(length, socket.MSG_WAITALL)))
+
+
+def no_start(log: str, level: str) -> str:
+    """Why a host did not come up, by what it said."""
+    said = log.strip().splitlines() or ["it said nothing"]
+    text = f"The process that ranks start from did not come up: {said[-1]}"
+    if "No module named" in said[-1] and level == sandbox.BUBBLEWRAP:
+        text += ". Inside bubblewrap it is not seen; install it beside torch, or grade with --sandbox off."
+    return text
 
 
 def kill_at_once(host: subprocess.Popen[bytes]) -> None:

@@ -18,7 +18,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from grader import calling
 from grader.model.errors import RunError
+from grader.ranks import packages
 from grader.ranks.host.protocol import FOLDER, TMP
 from grader.ranks.inside import seccomp
 
@@ -48,7 +50,7 @@ def level_for(choice: str) -> str:
         return BUBBLEWRAP
     if choice == "require":
         raise RunError(
-            f"--sandbox require was asked for, but {found}. `make sandbox` installs it on Debian and Ubuntu."
+            f"--sandbox require was asked for, but {found}. {calling.sandbox()}"
         )
     return LIMITS
 
@@ -161,18 +163,22 @@ def _devices() -> list[str]:
 
 
 def shown() -> list[Path]:
-    """The folders of the disk that are seen inside: those that Python and its packages lie in, outermost first, and
-    nothing of the project itself."""
-    project = checkout()
+    """What of the disk is seen inside: the folders that Python and its packages lie in, outermost first, and needed
+    packages that lie elsewhere; nothing of the project itself and no whole home folder."""
     roots = [Path(sys.prefix), Path(sys.base_prefix), Path(os.path.realpath(sys.executable)).parent]
     roots += [Path(folder) for folder in site.getsitepackages()]
-    roots += [Path(site.getusersitepackages())] if site.ENABLE_USER_SITE else []
     roots += [Path(os.path.realpath(root)) for root in roots]
-    wanted: list[Path] = []
-    for root in sorted(set(roots), key=lambda path: len(path.parts)):
-        inside = any(root.is_relative_to(outer) for outer in (*wanted, Path("/usr")))
-        if root.is_absolute() and root.is_dir() and not inside and not (project and _would_show(root, project)):
-            wanted.append(root)
+    own = _outermost(root for root in roots if root.is_dir())
+    return _outermost([*own, *packages.elsewhere(own, checkout())])
+
+
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    """Those that may be shown, without those that lie in others."""
+    project, wanted = checkout(), list[Path]()
+    for path in sorted(set(paths), key=lambda path: len(path.parts)):
+        inside = any(path.is_relative_to(outer) for outer in (*wanted, Path("/usr")))
+        if path.is_absolute() and not inside and not (project and _would_show(path, project)):
+            wanted.append(path)
     return wanted
 
 

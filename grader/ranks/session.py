@@ -73,6 +73,8 @@ class Session:
         self._connections = Connections()
         self.apart = False
         """Whether each run has a network of its own, where no neighbour can take its ports. Known once it is up."""
+        self.missing: tuple[str, ...] = ()
+        """Modules that exercises need, and that are found here and not where ranks are. Known once it is up."""
 
     def __enter__(self) -> Session:
         self.start()
@@ -167,6 +169,11 @@ class Session:
         if self.level == sandbox.LIMITS:
             strays.end_strays(self.scratch)
 
+    def await_ready(self) -> None:
+        """Wait until ranks could be started. Raises NoRankStarted."""
+        with self._lock:
+            self._await_ready()
+
     def _await_ready(self) -> None:
         if self._ready:
             return
@@ -183,17 +190,14 @@ class Session:
             answer, proved = b"", {}
         if answer != protocol.READY:
             self._log.seek(0)
-            log = self._log.read().decode(errors="replace").strip().splitlines()
-            raise NoRankStarted(
-                f"The process that ranks start from did not come up: {log[-1] if log else 'it said nothing'}"
-            )
+            raise NoRankStarted(hosting.no_start(self._log.read().decode(errors="replace"), self.level))
         if proved["breaches"]:
             raise NoRankStarted(
                 f"The isolation that this machine gives does not hold ({self.level}): {'; '.join(proved['breaches'])}. "
                 "With --sandbox off the grader goes on without bubblewrap."
             )
         self._socket.settimeout(None)
-        self.apart = bool(proved["apart"])
+        self.apart, self.missing = bool(proved["apart"]), tuple(proved["missing"])
         self._ready = True
 
     def run(
@@ -210,8 +214,7 @@ class Session:
 
         Runs may overlap in threads of one session. `live` hears what stuck ranks do, `printed` what all print.
         """
-        with self._lock:
-            self._await_ready()
+        self.await_ready()
         start, cancels = time.monotonic(), self.cancels
         facts = {"live": live is not None, "echo": printed is not None, "alone": self.level == BUBBLEWRAP}
         request = request_for(exercise, submission, case, start_method=self.start_method, **facts)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from grader import calling
 from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
 from grader.model.words import count, rank_list
 from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
@@ -32,14 +33,14 @@ def render(
     *,
     color: bool = False,
     width: int = 80,
-    by_make: bool = True,
+    by: str = calling.MAKE,
     command: str = "",
     editor: Editor | None = None,
 ) -> str:
-    """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour. `by_make`: the command
-    that replays is make's, unless one is given. `editor`: lines lead there."""
+    """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour. The command
+    that replays is for who calls `by` make or otherwise, unless one is given. `editor`: lines lead there."""
     shown = safe_report(report)
-    words = [command] if command else replay(shown, by_make)
+    words = [command] if command else replay(shown, by)
     page = _Page(shown, min(max(width, NARROWEST), WIDEST), words, report.submission.path, editor)
     return paint(page.lines(), color)
 

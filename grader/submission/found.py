@@ -7,6 +7,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from grader import calling
 from grader.model import Exercise, Finding, Submission, file_of
 from grader.model.errors import UsageError
 from grader.submission.compiles import problem as problem_of
@@ -79,7 +80,7 @@ def own_file(exercise: Exercise, root: Path) -> Path:
 def _own(exercise: Exercise, root: Path) -> Path:
     path = own_file(exercise, root)
     if not _there(path):
-        raise UsageError(f"{path} is missing; `make reset EX={exercise.number}` brings the stub back.")
+        raise UsageError(f"{path} is missing; `{calling.command('reset', exercise.number)}` brings the stub back.")
     return path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from grader import calling
 from grader.model import Finding, Raised, Report, StackFrame
 
 UNWRITTEN = "NotImplementedError"
@@ -49,19 +50,15 @@ def where_to_start(report: Report) -> tuple[str, str]:
     return str(report.submission.path), f"in {folder}"
 
 
-def replay(report: Report, by_make: bool = True) -> list[str]:
-    """The words of the command that grades with the same seed, by make or without it.
+def replay(report: Report, by: str = calling.MAKE) -> list[str]:
+    """The words of the command that grades with the same seed, for who calls `by` make or otherwise.
 
     The submission's path goes into it only if neither make nor a shell reads anything else in it.
     """
     exercise, path = report.exercise, str(report.submission.path)
     name = exercise.number if exercise.number.isdigit() else exercise.name
     elsewhere = not at_home(report) and re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII)
-    if by_make:
-        submission = [f"SUBMISSION={path}"] if elsewhere else []
-        return [f"make grade EX={name}", *submission, f'ARGS="--seed {report.seed}"']
-    submission = [f"--submission {path}"] if elsewhere else []
-    return [f"python -m grader grade {name}", *submission, f"--seed {report.seed}"]
+    return calling.words("grade", name, f"--seed {report.seed}", submission=path if elsewhere else "", by=by)
 
 
 def _unwritten_frames(report: Report) -> list[StackFrame]:

@@ -57,7 +57,7 @@ def test_reset_of_a_deleted_file_brings_it_back(root, committed):
 def test_reset_asks_and_refuses_where_nobody_can_answer(root, committed):
     student = root / "exercises/01_add/add.py"
     student.write_text(DONE)
-    assert "add --yes" in refused(call("reset", "1"))
+    assert "add ARGS=--yes" in refused(call("reset", "1"))
     assert student.read_text() == DONE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader import catalog
+from grader import calling, catalog
 from grader.model import Exercise, file_of, number_of
 from grader.model.errors import UsageError
 from grader.practice import interviews
@@ -41,9 +41,10 @@ def open_packs(root: Path, store: Store, wanted: str | None, *, spoil: bool) -> 
     names = catalog.all_names(root)
     allowed = set(names) if spoil else passed(store)
     if wanted is not None and wanted not in allowed:
+        grade = calling.command("grade", number_of(wanted))
         raise UsageError(
-            f"A mend of {wanted} is made of its solution, so it comes after you have passed it "
-            f"(make grade EX={number_of(wanted)}). {_open_to_you([name for name in names if name in allowed])}"
+            f"A mend of {wanted} is made of its solution, so it comes after you have passed it ({grade}). "
+            f"{_open_to_you([name for name in names if name in allowed])}"
         )
     chosen = [name for name in names if name in allowed and wanted in (None, name)]
     found = [each for name in chosen if (each := pack.load(name, root)) and each.mends]
@@ -56,7 +57,7 @@ def open_packs(root: Path, store: Store, wanted: str | None, *, spoil: bool) -> 
 
 def _open_to_you(names: Sequence[str]) -> str:
     if not names:
-        return "You have passed none yet; make list shows them all."
+        return f"You have passed none yet; {calling.command('list')} shows them all."
     return f"Open to you: {', '.join(map(number_of, names))}."
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from grader import catalog
+from grader import calling, catalog
 from grader.model import Report
 from grader.model.errors import RunError, UsageError
 from grader.practice.watch.effects import Effects, Place
@@ -84,4 +84,4 @@ def _on_a_screen(name: str, place: Place, seed: int | None, on_report: Callable[
         screen = Screen(loop, events)
         screen.run()
     if screen.return_code:
-        raise RunError("The screen went wrong, as the lines above say. `--plain` does without one.")
+        raise RunError(f"The screen went wrong, as the lines above say. {calling.option('--plain')} does without one.")

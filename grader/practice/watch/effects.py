@@ -14,7 +14,7 @@ from typing import Protocol
 
 import platformdirs
 
-from grader import catalog, files
+from grader import calling, catalog, files
 from grader.model import Exercise, Report, alone
 from grader.model.errors import GraderError
 from grader.practice import history, overview
@@ -160,7 +160,7 @@ def rendered(kind: str, report: Report) -> str:
         return chrome.render(report)
     from grader.render import html
 
-    return html.render(alone(report))
+    return html.render(alone(report), by=calling.way())
 
 
 def folder() -> Path:

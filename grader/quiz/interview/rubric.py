@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from fsrs import Rating
 
+from grader import calling
 from grader.quiz.answers import LETTERS
 from grader.quiz.chains import DesignCase
 from grader.quiz.interview.debrief import open_cases, open_questions
@@ -41,7 +42,7 @@ def tick(
             interview = interview.ticked(case.id, _ticked(interview, case, ask, say, page))
             keep(interview)
     except (EOFError, KeyboardInterrupt):
-        say("Not ticked; make interview ARGS=--debrief asks again.")
+        say(f"Not ticked; {calling.command('interview', '', '--debrief')} asks again.")
     return interview
 
 

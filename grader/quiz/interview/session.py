@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fsrs import Rating
 
+from grader import calling
 from grader.model import Exercise, Report
 from grader.model.errors import GraderError
 from grader.model.words import count as count_of
@@ -217,7 +218,7 @@ class InterviewSession:
 
     def _pause(self) -> None:
         self._keep(self.interview.paused(self.now()))
-        self.say(f"Paused: {self.interview.left_in_words(self.now())}. make interview goes on.")
+        self.say(f"Paused: {self.interview.left_in_words(self.now())}. {calling.command('interview')} goes on.")
 
     def _pause_and_leave(self) -> None:
         self._pause()

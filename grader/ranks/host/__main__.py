@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from grader.ranks.host import proof
@@ -32,7 +33,8 @@ def main() -> None:
     found = proof.breaches(level, claims, variables)
     apart = level == "bubblewrap" and proof.networks_are_had()
     with contextlib.suppress(BrokenPipeError):
-        answer = json.dumps({"breaches": found, "apart": apart}).encode()
+        missing = [module for module in claims["modules"] if find_spec(module) is None]
+        answer = json.dumps({"breaches": found, "apart": apart, "missing": missing}).encode()
         judge.sendall(READY + struct.pack(">I", len(answer)) + answer)
         serve(judge, apart)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

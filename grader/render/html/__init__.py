@@ -15,6 +15,7 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup
 
+from grader import calling
 from grader.model import Result
 from grader.render.html import assets
 from grader.render.html.exercise import ExerciseView, exercises
@@ -25,14 +26,14 @@ from grader.wording.marks import NO_MARK
 PACKAGE = "grader.render.html"
 
 
-def render(result: Result, editor: Editor | None = None) -> str:
+def render(result: Result, editor: Editor | None = None, by: str = calling.MAKE) -> str:
     """The page, ending with a newline. It shows hidden checks too: give it `for_student`'s report where not. With an
-    `editor` lines of the source lead there."""
+    `editor` lines of the source lead there. The command that replays is for who calls `by` make or otherwise."""
     style, script = assets.style(), assets.text_of(PACKAGE, "script.js")
     page = of_pages().get_template("page.html.j2")
     return page.render(
         result=result,
-        exercises=exercises(result),
+        exercises=exercises(result, by=by),
         no_mark=NO_MARK,
         open_at=partial(_open_at, editor, [entry.report.submission.path for entry in result.entries]),
         policy=assets.policy(style, script),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from grader import calling
 from grader.model import Entry, Report, Result
 from grader.model.words import rank_list
 from grader.render.html.checks import CheckView, FindingView
@@ -53,15 +54,15 @@ class ExerciseView:
         return sum(check.outcome == "passed" for check in self.checks)
 
 
-def exercises(result: Result, prefix: str = "") -> tuple[ExerciseView, ...]:
+def exercises(result: Result, prefix: str = "", by: str = calling.MAKE) -> tuple[ExerciseView, ...]:
     """Every entry, with its report made safe. What went wrong is drawn first where there is too much for one page. Ids
-    begin with `prefix`."""
+    begin with `prefix`; the command that replays is for who calls `by` make or otherwise."""
     entries = [replace(entry, report=safe_report(entry.report)) for entry in result.entries]
     pictures = pictures_of([entry.report for entry in entries])
-    return tuple(_exercise(f"{prefix}e{number}", entry, pictures[number]) for number, entry in enumerate(entries))
+    return tuple(_exercise(f"{prefix}e{number}", entry, pictures[number], by) for number, entry in enumerate(entries))
 
 
-def _exercise(id: str, entry: Entry, pictures: Sequence[Picture | None]) -> ExerciseView:
+def _exercise(id: str, entry: Entry, pictures: Sequence[Picture | None], by: str) -> ExerciseView:
     report = entry.report
     wrong = [went_wrong(run, report) for run in report.runs]
     order = sorted(range(len(wrong)), key=lambda n: (not troubled(report.runs[n]), not wrong[n]))
@@ -77,7 +78,7 @@ def _exercise(id: str, entry: Entry, pictures: Sequence[Picture | None]) -> Exer
         runs=runs,
         lines=shown_lines(report.submission, marked(_marks(checks, runs, fault))),
         problem=fault,
-        command=" ".join(replay(report)),
+        command=" ".join(replay(report, by)),
         start="" if begun(report) else _start(report),
         hidden=sum(verdict.check.visibility != "visible" for verdict in report.verdicts),
         uncounted=sum(v.check.points for v in report.verdicts if not v.outcome.counted),
