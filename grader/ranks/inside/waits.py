@@ -17,11 +17,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
-from grader.ranks.inside import flight_recorder, rendezvous
+from grader.ranks.inside import asleep, flight_recorder, rendezvous
 from grader.ranks.inside.rendezvous import DISTRIBUTED
 
 TORCH = os.sep + "torch" + os.sep
 PASSIVE_FILES = ("threading.py", "queue.py")
+IDLE_WORKER = os.path.join("concurrent", "futures", "thread.py")
+"""Where a worker of a pool of threads waits for work, in C."""
+A_LOCK = "a lock of its own process"
+"""What a rank waits in that has no thread in communication, and none that could move by itself."""
 MAX_FRAMES = 60
 PASSED_THROUGH = ("_exception_logger", "_time_logger", "Module._", "_watched", "_posted")
 """Wrappers around what was called, torch's and ours. Ours are also known by "ranklings_" in their names."""
@@ -121,7 +125,14 @@ def snapshot(main: int, own: set[int], student_file: str) -> dict[str, Any]:
     pending = flight_recorder.pending_collectives()
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in own}
     threads = [_thread(ident, frame, ident == main, pending, student_file) for ident, frame in frames.items()]
+    if all(thread["state"] == "passive" for thread in threads) and all(map(asleep.until_woken, frames)):
+        _locked(next((thread for thread in threads if thread["main"]), threads[0]) if threads else {})
     return {"threads": threads}
+
+
+def _locked(thread: dict[str, Any]) -> None:
+    """Say of a thread that it waits for a lock that nobody will release: no rank comes and does it."""
+    thread.update(state="communication", wait={"operation": A_LOCK, "called": ""})
 
 
 def stack_of(frame: FrameType | None, student_file: str) -> list[list[Any]]:
@@ -137,19 +148,19 @@ def stack_of(frame: FrameType | None, student_file: str) -> list[list[Any]]:
 def _thread(ident: int, frame: FrameType, is_main: bool, pending: list[Any], student_file: str) -> dict[str, Any]:
     posted = _waiting.get(ident)
     stack = stack_of(frame, student_file)
-    state = _state(frame, posted, pending)
+    state = _state(ident, frame, posted, pending)
     wait = _describe(stack, posted, pending) if state == "communication" else None
     meeting = rendezvous.meeting_of(frame, posted)
     return {"main": is_main, "state": state, "wait": wait, "stack": stack, "rendezvous": meeting}
 
 
-def _state(frame: FrameType, posted: dict[str, Any] | None, pending: list[Any]) -> str:
+def _state(ident: int, frame: FrameType, posted: dict[str, Any] | None, pending: list[Any]) -> str:
     file = frame.f_code.co_filename
     if posted is not None or DISTRIBUTED in file or (pending and TORCH in file):
         return "communication"
     if os.path.basename(file) in PASSIVE_FILES and frame.f_locals.get("timeout", None) in (None, -1):
         return "passive"
-    return "busy"
+    return "passive" if file.endswith(IDLE_WORKER) or asleep.until_woken(ident) else "busy"
 
 
 def _describe(stack: list[list[Any]], posted: dict[str, Any] | None, pending: list[Any]) -> dict[str, Any]:
