@@ -36,7 +36,8 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
             )
         console.show(score.page(found))
         if asked.table:
-            _write(asked.table, state.tabulated(asked.table.read_text(encoding="utf-8"), [found]))
+            whole = state.completed(found, known.get(name, {}))
+            _write(asked.table, state.tabulated(asked.table.read_text(encoding="utf-8"), [whole]))
         code = FAILED if found.breaches() else code
     return code
 
@@ -50,6 +51,7 @@ def _selection(asked: Options, known: dict[str, Any], subject: Subject) -> Calla
         name = mutant.identity
         return (
             asked.only in name
+            and not (asked.own and mutant.variant)
             and (asked.full or asked.survivors or name in drawn)
             and (name in survivors or not asked.survivors)
             and (name not in known or not asked.untried)
