@@ -1,4 +1,4 @@
-"""In which order an automatic mutant meets the families of cases."""
+"""In which order a mutant by rule meets the families of cases; and the solution's mutants without those of variants."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from grader import catalog
+from grader.authoring.mutation import state
 from grader.authoring.mutation.generate import mutants
 from grader.authoring.mutation.runner import MutantOutcome, MutantRunner
+from grader.authoring.mutation.score import Score, load
 from grader.model import Case, Deadlocked, Diagnosis, Finding, Run, Submission, Wait
 from tests import small
 from tests.fakes import FakeSession, ended, right
@@ -38,3 +40,20 @@ def test_what_killed_mutants_of_the_same_function_comes_first(tmp_path: Path) ->
     session.cases.clear()
     list(runner.try_all([chosen[2]], lambda mutant: 1, lambda result: None))
     assert [case.name for case in session.cases] == ["import", "sum"]
+
+
+def test_the_solution_alone_leaves_its_variants_as_they_were(tmp_path: Path) -> None:
+    """Neither are excuses of their mutants stale, nor are their fates forgotten."""
+    root = small.build(tmp_path)
+    (variant, *_) = catalog.variants(catalog.load(small.NAME, root), root)
+    whole, entry = load(small.NAME, root), f"{variant.stem}.py | drop-statement | \u2026"
+    excuses = root / "reference" / small.NAME / "equivalents.yaml"
+    excuses.write_text(f"- {{mutant: '{entry}', reason: It is.}}\n")
+    own = load(small.NAME, root, own=True)
+    assert own.mutants == tuple(mutant for mutant in whole.mutants if not mutant.variant) != whole.mutants
+    score = Score(subject=own, control=(), results=(), gpu=False, seconds=1.0)
+    fates = {small.NAME: {mutant.identity: {"fate": "killed"} for mutant in whole.mutants} | {"gone": {}}}
+    path = tmp_path / "fates.json"
+    path.write_text(state.merged(fates, [score]), encoding="utf-8")
+    assert score.breaches() == []
+    assert state.read(path)[small.NAME].keys() == {mutant.identity for mutant in whole.mutants}

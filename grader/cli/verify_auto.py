@@ -20,7 +20,7 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
     known = state.read(asked.json) if asked.json else {}
     code = PASSED
     for name in names:
-        subject = score.load(name, root)
+        subject = score.load(name, root, own=asked.own)
         select = _selection(asked, known.get(name, {}), subject)
         if asked.list:
             _show_names(subject, select)

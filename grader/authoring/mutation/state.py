@@ -41,9 +41,10 @@ def merged(before: dict[str, Any], scores: Sequence[Score]) -> str:
     """The file's new text: tried mutants have their new outcome, others of the same solution keep theirs."""
     exercises = dict(before)
     for score in scores:
-        known = {mutant.identity for mutant in score.subject.mutants}
+        known, left_out = {mutant.identity for mutant in score.subject.mutants}, score.subject.left_out
         name = score.subject.exercise.name
-        old = {identity: entry for identity, entry in exercises.get(name, {}).items() if identity in known}
+        before_now = exercises.get(name, {}).items()
+        old = {identity: entry for identity, entry in before_now if identity in known or identity.startswith(left_out)}
         new = {result.mutant.identity: _entry(score, result) for result in score.results}
         exercises[name] = old | new
     return json.dumps({"schema": SCHEMA, "exercises": exercises}, indent=1, ensure_ascii=False) + "\n"
