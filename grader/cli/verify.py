@@ -22,14 +22,14 @@ from grader.model.errors import UsageError
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `verify` was asked to do, beside the exercises' names. `only`: a part of a mutant's name."""
+    """What `verify` was asked to do, beside the exercises' names. `only`: parts of mutants' names."""
 
     auto: bool
     seed: int | None
     start_method: str
     plain: bool
     fresh: bool
-    only: str
+    only: tuple[str, ...]
     survivors: bool
     untried: bool
     own: bool
@@ -62,7 +62,7 @@ class Options:
 @click.option("--plain", is_flag=True, help="No spinner.")
 @click.option("--fresh", is_flag=True, help="Try everything, also what an earlier proof has shown to be right.")
 @click.option("--auto", is_flag=True, help="Instead, try mutants made by rule: each must be seen or be equivalent.")
-@click.option("--only", default="", metavar="TEXT", help="With --auto: mutants whose name holds TEXT.")
+@click.option("--only", multiple=True, metavar="TEXT", help="With --auto: mutants whose name holds a TEXT.")
 @click.option("--survivors", is_flag=True, help="With --auto --json FILE: those that survived when FILE was written.")
 @click.option("--untried", is_flag=True, help="With --auto --json FILE: those that FILE does not know.")
 @click.option("--own", is_flag=True, help="With --auto: those of the solution alone, none of its variants.")

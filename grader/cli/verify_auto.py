@@ -50,7 +50,7 @@ def _selection(asked: Options, known: dict[str, Any], subject: Subject) -> Calla
     def chosen(mutant: AutoMutant) -> bool:
         name = mutant.identity
         return (
-            asked.only in name
+            (not asked.only or any(text in name for text in asked.only))
             and not (asked.own and mutant.variant)
             and (asked.full or asked.survivors or name in drawn)
             and (name in survivors or not asked.survivors)
