@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from grader import catalog
-from grader.authoring.mutation import state
+from grader.authoring.mutation import score, state
 from grader.authoring.mutation.generate import mutants
 from grader.authoring.mutation.runner import MutantOutcome, MutantRunner
-from grader.authoring.mutation.score import Score, load
+from grader.authoring.mutation.score import Score, attack, load
 from grader.model import Case, Deadlocked, Diagnosis, Finding, Run, Submission, Wait
 from tests import small
 from tests.fakes import FakeSession, ended, right
@@ -51,9 +53,16 @@ def test_the_solution_alone_leaves_its_variants_as_they_were(tmp_path: Path) -> 
     excuses.write_text(f"- {{mutant: '{entry}', reason: It is.}}\n")
     own = load(small.NAME, root, own=True)
     assert own.mutants == tuple(mutant for mutant in whole.mutants if not mutant.variant) != whole.mutants
-    score = Score(subject=own, control=(), results=(), gpu=False, seconds=1.0)
+    nothing = Score(subject=own, control=(), results=(), gpu=False, seconds=1.0)
     fates = {small.NAME: {mutant.identity: {"fate": "killed"} for mutant in whole.mutants} | {"gone": {}}}
     path = tmp_path / "fates.json"
-    path.write_text(state.merged(fates, [score]), encoding="utf-8")
-    assert score.breaches() == []
+    path.write_text(state.merged(fates, [nothing]), encoding="utf-8")
+    assert nothing.breaches() == []
     assert state.read(path)[small.NAME].keys() == {mutant.identity for mutant in whole.mutants}
+
+
+def test_where_no_mutant_is_chosen_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a row is written of what a file knows."""
+    monkeypatch.setattr(score, "warm_session", None)
+    subject = load(small.NAME, small.build(tmp_path), own=True)
+    assert attack(subject, select=lambda mutant: False).results == ()

@@ -152,8 +152,8 @@ def attack(
     progress: Callable[[str], None] = lambda phase: None,
     known: Callable[[Score], None] = lambda score: None,
 ) -> Score:
-    """Try the solution and then its mutants on real ranks. Where the solution fails, no mutant is tried. `known` is
-    told the score of each mutant alone as soon as there is one."""
+    """Try the solution and then its mutants on real ranks. Where the solution fails, no mutant is tried, and where no
+    mutant is chosen, nothing is. `known` is told the score of each mutant alone as soon as there is one."""
     import torch
 
     start, gpu = time.monotonic(), torch.cuda.is_available()
@@ -168,6 +168,8 @@ def attack(
         seconds = time.monotonic() - start
         return Score(subject=subject, control=control, results=tuple(order), gpu=gpu, seconds=seconds)
 
+    if not chosen:
+        return Score(subject=subject, control=(), results=(), gpu=gpu, seconds=0.0)
     with warm_session(start_method) as session:
         progress(f"the solution, then {len(chosen)} mutants")
         runner = MutantRunner(session, subject.exercise, subject.path, seed)
