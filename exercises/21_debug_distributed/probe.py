@@ -410,15 +410,16 @@ KINDS = {
 
 def dumps_of(secret, kind):
     """The dumps of a kind: dicts of what `find_culprit` takes."""
-    return [Job(values.random_for(secret, "dump", kind, number), kind).dump() for number in range(DUMPS)]
+    return [Job(values.random_for(secret, "dump", kind, number), kind, number).dump() for number in range(DUMPS)]
 
 
 class Job:
     """Ranks that run collectives in some groups, of which one does once what the others do not; each goes on until it
     waits for what does not come."""
 
-    def __init__(self, draw, kind):
+    def __init__(self, draw, kind, number):
         self.draw, self.kind, grouped = draw, kind, "groups" in kind
+        self.at_once = number % 4 == 0  # the fault is the first thing that is known of the culprit
         self.ranks = range(draw.randint(5, 8) if grouped else draw.randint(3, 6))
         self.palette = [(draw.choice(OPERATIONS), draw.choice(SIZES)) for _ in range(draw.randint(2, 5))]
         self.palette = self.palette[:1] if kind == "skipped" else self.palette  # then nothing differs but the number
@@ -435,7 +436,10 @@ class Job:
         if kind == "absent in groups":  # nobody comes to another collective of the culprit's
             work[self.fault + 1 :] = [one for one in work[self.fault + 1 :] if self.goes_on(one[0])]
         start = [(name, *self.collective()) for name in names for _ in range(draw.randint(1, 4))]
-        self.work, self.fault = [*start, *work], len(start) + self.fault
+        if self.at_once and kind in ("operation", "size"):
+            self.work, self.fault = work[self.fault :], 0
+        else:
+            self.work, self.fault = [*start, *work], len(start) + self.fault
         self.ahead = [draw.choice([0, 0, 1, 3]) for _ in self.ranks]
         self.did = {}
 
@@ -452,7 +456,7 @@ class Job:
             return [one for _, one in own]
         if self.kind == "extra":
             return [*(one for _, one in own), (self.group, *self.collective())]
-        likely = ["operation", "size", *(["absent", "skipped"] if self.kind == "lost" else [])]
+        likely = ["operation", "size", *(["absent", "skipped"] if self.kind == "lost" and not self.at_once else [])]
         kind = self.draw.choice(likely) if self.kind in ("groups", "lost") else self.kind
         if kind == "skipped":
             return [one for place, one in own if place != self.fault]
@@ -496,7 +500,8 @@ class Job:
         for rank in order:
             entries = [self.entry(one, self.complete(one)) for one in launched[rank]]
             if self.kind == "lost":
-                entries = entries[self.draw.randint(0, 6) :]
+                lost = self.draw.randint(0, 6)
+                entries = entries[self.fault if self.at_once and rank == self.culprit else lost :]
                 self.draw.shuffle(entries)
             found[rank] = entries
         return found

@@ -22,16 +22,17 @@ from grader.model.errors import UsageError
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `verify` was asked to do, beside the exercises' names. `only`: a part of a mutant's name."""
+    """What `verify` was asked to do, beside the exercises' names. `only`: parts of mutants' names."""
 
     auto: bool
     seed: int | None
     start_method: str
     plain: bool
     fresh: bool
-    only: str
+    only: tuple[str, ...]
     survivors: bool
     untried: bool
+    own: bool
     full: bool
     list: bool
     json: Path | None
@@ -40,12 +41,14 @@ class Options:
     def check(self) -> None:
         """What cannot be meant, and files that cannot be written. Raises UsageError."""
         chosen = self.only or self.survivors or self.untried
-        if not self.auto and (chosen or self.full or self.list or self.json or self.table):
-            raise UsageError("--only, --survivors, --untried, --full, --list, --json and --table go with --auto.")
+        if not self.auto and (chosen or self.own or self.full or self.list or self.json or self.table):
+            raise UsageError(
+                "--only, --survivors, --untried, --own, --full, --list, --json and --table go with --auto."
+            )
         if (self.survivors or self.untried) and (self.json is None or not self.json.is_file()):
             raise UsageError("--survivors and --untried need --json FILE as an earlier run has written it.")
-        if self.table and chosen:
-            raise UsageError("--table wants all mutants of an exercise: leave --only, --survivors and --untried away.")
+        if self.table and chosen and not self.json:
+            raise UsageError("--table wants all mutants of an exercise: give the --json FILE that knows the others.")
         if self.table and not self.table.is_file():
             raise UsageError(f"There is no page {self.table}; it has to hold the markers of the table.")
         for path in filter(None, (self.json, self.table)):
@@ -59,9 +62,10 @@ class Options:
 @click.option("--plain", is_flag=True, help="No spinner.")
 @click.option("--fresh", is_flag=True, help="Try everything, also what an earlier proof has shown to be right.")
 @click.option("--auto", is_flag=True, help="Instead, try mutants made by rule: each must be seen or be equivalent.")
-@click.option("--only", default="", metavar="TEXT", help="With --auto: mutants whose name holds TEXT.")
+@click.option("--only", multiple=True, metavar="TEXT", help="With --auto: mutants whose name holds a TEXT.")
 @click.option("--survivors", is_flag=True, help="With --auto --json FILE: those that survived when FILE was written.")
 @click.option("--untried", is_flag=True, help="With --auto --json FILE: those that FILE does not know.")
+@click.option("--own", is_flag=True, help="With --auto: those of the solution alone, none of its variants.")
 @click.option("--full", is_flag=True, help="With --auto: all mutants of the variants, not a few that are drawn.")
 @click.option("--list", is_flag=True, help="With --auto: name the mutants, try none.")
 @click.option("--json", type=options.file_path, help="With --auto: keep each mutant's fate here; what it has stays.")

@@ -20,7 +20,7 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
     known = state.read(asked.json) if asked.json else {}
     code = PASSED
     for name in names:
-        subject = score.load(name, root)
+        subject = score.load(name, root, own=asked.own)
         select = _selection(asked, known.get(name, {}), subject)
         if asked.list:
             _show_names(subject, select)
@@ -36,7 +36,8 @@ def attack(names: Sequence[str], root: Path, asked: Options) -> int:
             )
         console.show(score.page(found))
         if asked.table:
-            files.write(asked.table, state.tabulated(asked.table.read_text(encoding="utf-8"), [found]))
+            whole = state.completed(found, known.get(name, {}))
+            files.write(asked.table, state.tabulated(asked.table.read_text(encoding="utf-8"), [whole]))
         code = FAILED if found.breaches() else code
     return code
 
@@ -49,7 +50,8 @@ def _selection(asked: Options, known: dict[str, Any], subject: Subject) -> Calla
     def chosen(mutant: AutoMutant) -> bool:
         name = mutant.identity
         return (
-            asked.only in name
+            (not asked.only or any(text in name for text in asked.only))
+            and not (asked.own and mutant.variant)
             and (asked.full or asked.survivors or name in drawn)
             and (name in survivors or not asked.survivors)
             and (name not in known or not asked.untried)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from grader.authoring.mutation import state
 from grader.authoring.mutation.runner import MutantOutcome
+from grader.authoring.mutation.score import summary
 from grader.cli import cli
 from grader.model.errors import UsageError
 from tests import small
@@ -48,9 +49,22 @@ def test_the_file_keeps_the_fates_of_others(root: Path, tmp_path: Path) -> None:
         state.read(path)
 
 
+def test_a_row_may_be_written_of_parts(root: Path, tmp_path: Path) -> None:
+    """What the file knows counts beside what was tried now, and there is no row before all have been tried."""
+    path = tmp_path / "fates.json"
+    whole = scored(root, {REDUCES: MutantOutcome.SURVIVED})
+    first, second = replace(whole, results=whole.results[:3]), replace(whole, results=whole.results[3:])
+    path.write_text(state.merged({}, [first]))
+    known = state.read(path)[small.NAME]
+    assert summary(state.completed(second, known)) == summary(whole)
+    with pytest.raises(UsageError, match="have not been tried"):
+        state.completed(first, known)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--own"], "go with --auto"),
         (["--only", "x"], "go with --auto"),
         (["--auto", "--survivors"], "need --json FILE"),
         (["--auto", "--untried", "--json", "no_such_file.json"], "need --json FILE"),

@@ -1,7 +1,8 @@
 """Mutants are tried on real ranks, a few at a time, each only until a check has seen it.
 
-The cases of one family at a time, those first that have killed most for their time; after each the checks judge what
-there is. A check that asks for a run that has not been made is put off, so it says nothing yet.
+The cases of one family at a time, those first that have killed most for their time, above all mutants of the same
+function; after each the checks judge what there is. A check that asks for a run that has not been made is put off, so
+it says nothing yet.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from grader.ranks import Session
 LEAST_SECONDS, FACTOR = 10.0, 6.0
 """A mutant's run may take so many seconds and so many times what the solution took; then it is stopped. So a mutant
 that loops for ever costs little, and what is right does not come near to it."""
+OWN = 50
+"""A kill of a mutant of the same function counts as so many of others."""
 NEAR = 3
 """A time-out counts unless the solution itself, run right after it, needs more than one such part of the time."""
 
@@ -107,7 +110,8 @@ class MutantRunner:
         self._session, self._exercise, self._path, self._seed = session, exercise, path, seed
         self._seconds: dict[str, float] = {}
         self._solution = b""
-        self._kills = Counter[str]()
+        self._kills = Counter[tuple[str, str]]()
+        """By function ("" for all of them) and family."""
 
     def control(self, source: bytes) -> tuple[Verdict, ...]:
         """Try the solution itself: its verdicts, which must all be right. Teaches how long a case takes."""
@@ -148,7 +152,7 @@ class MutantRunner:
             submission=self._submitted(mutant.source.encode()),
             seed=seed,
             tries=tries + 1,
-            left=[import_case(), *map(self._capped, self._ordered(seeded(self._exercise, seed)))],
+            left=[import_case(), *map(self._capped, self._ordered(seeded(self._exercise, seed), mutant.function))],
         )
 
     def _drawn(self, tries: int) -> int:
@@ -157,12 +161,14 @@ class MutantRunner:
     def _submitted(self, source: bytes) -> Submission:
         return Submission.of(self._path, source)
 
-    def _ordered(self, cases: Sequence[Case]) -> list[Case]:
-        """Families that kill often for their time come first, and in each the small world sizes."""
+    def _ordered(self, cases: Sequence[Case], function: str) -> list[Case]:
+        """Families that kill often for their time come first, and in each the small world sizes. Where an exercise is
+        several functions, each has a family of its own, so a kill of this function's mutants counts much more."""
         cost = Counter[str]()
         for case in cases:
             cost[case.name] += int(1000 * self._seconds.get(case.id, 1.0))
-        gain = {name: (1 + self._kills[name]) / max(cost[name], 1) for name in cost}
+        kills = {name: self._kills["", name] + OWN * self._kills[function, name] for name in cost}
+        gain = {name: (1 + kills[name]) / max(cost[name], 1) for name in cost}
         return sorted(cases, key=lambda case: (-gain[case.name], case.name, case.world_size))
 
     def _capped(self, case: Case) -> Case:
@@ -191,7 +197,7 @@ class MutantRunner:
         if failed := [v for v in verdicts if v.outcome is Outcome.FAILED]:
             if self._was_too_short(trial):
                 return self._trial(trial.mutant, trial.tries - 1), None
-            self._kills[trial.runs[-1].case.name] += 1
+            self._kills.update([("", trial.runs[-1].case.name), (trial.mutant.function, trial.runs[-1].case.name)])
             return None, _result(trial, MutantOutcome.KILLED, failed[0].check.id, failed[0].message)
         if trial.left:
             return trial, None

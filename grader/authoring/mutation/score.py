@@ -25,13 +25,15 @@ DRAWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An exercise's solution with its automatic mutants, then those of its variants, and what is said of them."""
+    """An exercise's solution with its automatic mutants, then those of its variants, and what is said of them. Names
+    of mutants that begin as `left_out` says belong to variants whose mutants were not made."""
 
     exercise: Exercise
     path: Path
     source: str
     mutants: tuple[AutoMutant, ...]
     equivalents: tuple[Equivalent, ...]
+    left_out: tuple[str, ...] = ()
 
     def drawn(self) -> frozenset[str]:
         """The names of all mutants of the solution, and of a few of each variant, which the exercise's content draws:
@@ -115,18 +117,23 @@ class Score:
                 yield f"{entry.path}:{entry.line}: there is no such mutant any more; remove it: {entry.mutant}"
 
 
-def load(name: str, root: Path) -> Subject:
-    """The exercise's solution and its mutants, and those of its variants. Raises AuthorError."""
+def load(name: str, root: Path, *, own: bool = False) -> Subject:
+    """The exercise's solution and its mutants, and those of its variants, which take most of the time, unless its `own`
+    are enough. Raises AuthorError."""
     exercise = catalog.load(name, root)
     path = solution_of(exercise, root)
     source = path.read_text(encoding="utf-8")
-    others = [mutant for variant in catalog.variants(exercise, root) for mutant in _of_variant(variant)]
+    variants = catalog.variants(exercise, root)
+    left_out = tuple(f"{variant.stem}.py | " for variant in variants) if own else ()
+    others = [] if own else [mutant for variant in variants for mutant in _of_variant(variant)]
+    listed = catalog.load_equivalents(exercise, root)
     return Subject(
         exercise=exercise,
         path=path,
         source=source,
         mutants=(*mutants(source), *others),
-        equivalents=catalog.load_equivalents(exercise, root),
+        equivalents=tuple(entry for entry in listed if not entry.mutant.startswith(left_out)),
+        left_out=left_out,
     )
 
 
@@ -145,8 +152,8 @@ def attack(
     progress: Callable[[str], None] = lambda phase: None,
     known: Callable[[Score], None] = lambda score: None,
 ) -> Score:
-    """Try the solution and then its mutants on real ranks. Where the solution fails, no mutant is tried. `known` is
-    told the score of each mutant alone as soon as there is one."""
+    """Try the solution and then its mutants on real ranks. Where the solution fails, no mutant is tried, and where no
+    mutant is chosen, nothing is. `known` is told the score of each mutant alone as soon as there is one."""
     import torch
 
     start, gpu = time.monotonic(), torch.cuda.is_available()
@@ -161,6 +168,8 @@ def attack(
         seconds = time.monotonic() - start
         return Score(subject=subject, control=control, results=tuple(order), gpu=gpu, seconds=seconds)
 
+    if not chosen:
+        return Score(subject=subject, control=(), results=(), gpu=gpu, seconds=0.0)
     with warm_session(start_method) as session:
         progress(f"the solution, then {len(chosen)} mutants")
         runner = MutantRunner(session, subject.exercise, subject.path, seed)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grader.authoring.mutation.generate import diff
+from grader.authoring.mutation.generate import AutoMutant, diff
 from grader.authoring.mutation.runner import MutantOutcome, TriedMutant
 from grader.authoring.mutation.score import Score
 from grader.model.errors import UsageError
@@ -41,9 +41,10 @@ def merged(before: dict[str, Any], scores: Sequence[Score]) -> str:
     """The file's new text: tried mutants have their new outcome, others of the same solution keep theirs."""
     exercises = dict(before)
     for score in scores:
-        known = {mutant.identity for mutant in score.subject.mutants}
+        known, left_out = {mutant.identity for mutant in score.subject.mutants}, score.subject.left_out
         name = score.subject.exercise.name
-        old = {identity: entry for identity, entry in exercises.get(name, {}).items() if identity in known}
+        before_now = exercises.get(name, {}).items()
+        old = {identity: entry for identity, entry in before_now if identity in known or identity.startswith(left_out)}
         new = {result.mutant.identity: _entry(score, result) for result in score.results}
         exercises[name] = old | new
     return json.dumps({"schema": SCHEMA, "exercises": exercises}, indent=1, ensure_ascii=False) + "\n"
@@ -67,6 +68,28 @@ def _entry(score: Score, result: TriedMutant) -> dict[str, Any]:
 def survivors(known: dict[str, Any]) -> set[str]:
     """Of one exercise, the names of those that survived when they were last tried."""
     return {name for name, entry in known.items() if entry["fate"] != MutantOutcome.KILLED.value}
+
+
+def completed(score: Score, known: dict[str, Any]) -> Score:
+    """The score with what the file says of the solution's own mutants that were not tried now: an exercise may be
+    tried in parts. Raises UsageError where some have not been tried at all."""
+    tried = {result.mutant.identity for result in score.results}
+    others = [mutant for mutant in score.subject.mutants if not mutant.variant and mutant.identity not in tried]
+    if missing := [mutant.identity for mutant in others if mutant.identity not in known]:
+        raise UsageError(f"{len(missing)} mutants have not been tried, so there is no row yet: {missing[0]}, …")
+    return replace(score, results=(*score.results, *(_remembered(mutant, known) for mutant in others)))
+
+
+def _remembered(mutant: AutoMutant, known: dict[str, Any]) -> TriedMutant:
+    entry = known[mutant.identity]
+    return TriedMutant(
+        mutant=mutant,
+        outcome=MutantOutcome(entry["fate"]),
+        seed=entry["seed"],
+        by=entry["by"],
+        message=entry["message"],
+        seconds=entry["seconds"],
+    )
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
