@@ -188,11 +188,25 @@ def judge_groups(rank, seen, rates, warmup, words):
         rank.expect_close(seen[:, group : group + 1], wanted, subject, terms=warmup + 1, alternatives=others)
 
 
+class Options(TypedDict):
+    """By optimizer, which options of its groups were changed."""
+
+    outcome: Attempt
+    changed: dict[str, list[str]]
+
+
 def test_groups(runs, probe):
-    """warmup_scheduler: every group has its own rate, one added later too"""
+    """warmup_scheduler: every group has its own rate, one added later too, and keeps its other options"""
     for rank, name, seen in trainings(runs, *probe.OPTIMIZERS):
         groups = probe.several(rank.secret)
         judge_groups(rank, seen, probe.own_rates(groups), groups["warmup"], f"{name}, W = {groups['warmup']}")
+    for run in runs("schedule"):
+        for rank in run:
+            seen = rank.read("options", Options)
+            rank.expect_success(seen["outcome"], "a training with each optimizer")
+            rank.expect_equal(sorted(seen["changed"]), sorted(probe.OPTIMIZERS), "the optimizers that were tried")
+            for kind, names in seen["changed"].items():
+                rank.expect(not names, f"{kind}: options of its groups that change beside lr", "none", ", ".join(names))
 
 
 def test_separate(runs, probe):

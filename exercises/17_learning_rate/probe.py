@@ -1,7 +1,8 @@
 """Runs in one rank: asks for scaled rates, and trains under the student's scheduler. Nothing here knows what is right.
 
 At which rate a step was taken is seen by what it did: parameters begin each step at 0 and have gradients of 1, so plain
-SGD moves them by minus the rate, and so do Adam, Adamax and an RMSprop without a memory, with ε = 0.
+SGD moves them by minus the rate, and so do Adam, Adamax and an RMSprop without a memory, with ε = 0, and SGD whose
+momentum is dampened as much.
 """
 
 import copy
@@ -60,12 +61,13 @@ def asked(rank, arguments):
 
 OPTIMIZERS = {
     "SGD": lambda groups, lr: torch.optim.SGD(groups, lr=lr),
+    "momentum": lambda groups, lr: torch.optim.SGD(groups, lr=lr, momentum=0.75, dampening=0.75),
     "AdamW": lambda groups, lr: torch.optim.AdamW(groups, lr=lr, eps=0.0, weight_decay=0.0),
     "RMSprop": lambda groups, lr: torch.optim.RMSprop(groups, lr=lr, alpha=0.0, eps=0.0),
     "Adamax": lambda groups, lr: torch.optim.Adamax(groups, lr=lr, eps=0.0),
 }
-AFTER = 5
-"""Steps that are taken after the warm-up."""
+AFTER, LONG_AFTER = 5, 500
+"""Steps that are taken after the warm-up; the second in one training."""
 
 
 def single(secret):
@@ -108,6 +110,20 @@ class Training:
         self.optimizer = OPTIMIZERS[optimizer](handed[:first], factor * groups["lr"])
         for group in handed[first:]:
             self.optimizer.add_param_group(group)
+        self.options = self.other_options()
+
+    def other_options(self):
+        """What the groups say beside the rate, in words."""
+        rate = ("params", "lr", "initial_lr")
+        return [{name: repr(value) for name, value in group.items() if name not in rate} for group in self.groups()]
+
+    def groups(self):
+        return self.optimizer.param_groups
+
+    def changed(self):
+        """Which of the options that the groups had at first are other ones now."""
+        pairs = zip(self.options, self.other_options(), strict=False)
+        return sorted({name for before, now in pairs for name in before if now.get(name) != before[name]})
 
     def begin(self):
         self.scheduler = self.rank.student.warmup_scheduler(self.optimizer, self.warmup)
@@ -144,9 +160,21 @@ def tensor(rates):
     return torch.tensor(rates, dtype=torch.float64)
 
 
-def trained(rank, groups, optimizer="SGD"):
+def trained(rank, groups, optimizer="SGD", after=AFTER):
     """An undisturbed training."""
-    return tensor(Training(rank, groups, optimizer).begin().advance(groups["warmup"] + AFTER))
+    return tensor(Training(rank, groups, optimizer).begin().advance(groups["warmup"] + after))
+
+
+def options_changed(rank, groups):
+    """By optimizer, which of its groups' options are not as they were, at some step of a training."""
+    found = {}
+    for kind in OPTIMIZERS:
+        training, names = Training(rank, groups, kind).begin(), set()
+        for _ in range(groups["warmup"] + AFTER):
+            names.update(training.changed())
+            training.step()
+        found[kind] = sorted(names.union(training.changed()))
+    return found
 
 
 def side_by_side(rank, pairs):
@@ -198,9 +226,11 @@ def schedule(rank):
     rank.record("is one", bool(rank.attempt(made, rank).value))
     tried("reported", reported, groups)
     for place, pair in enumerate(single(rank.secret)):
-        tried(f"single {place}", trained, one_group(*pair))
+        tried(f"single {place}", trained, one_group(*pair), after=AFTER if place else LONG_AFTER)
     for kind in OPTIMIZERS:
         tried(kind, trained, groups, kind)
+    outcome = rank.attempt(options_changed, rank, groups)
+    rank.record("options", {"outcome": outcome.described(), "changed": outcome.value or {}})
     for warmup in (0, 1):
         tried(f"warm-up of {warmup}", trained, {**groups, "warmup": warmup})
     tried("side by side", side_by_side, single(rank.secret)[:2])
