@@ -35,7 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 import torch.distributed as dist
 """
-WAITS = {"an idle pool": "send to rank", "a queue": "recv from rank", "a lock": "lock of its own process"}
+WAITS = {"an idle pool": "send to rank", "a queue": "recv from rank", "a lock": "a lock of its own process"}
 
 
 @pytest.fixture(params=LEVELS)
