@@ -121,7 +121,8 @@ DIALOGUES = [
     (("mend", "--spoil"), "left]"),
 ]
 RANKS = {"watch": 5, "grade": 4}
-"""How many processes stand below a command when its ranks run: the worker, bubblewrap's, the host, the supervisor."""
+"""How many processes stand below a command when its ranks run: the worker, the host with bubblewrap's
+or its keeper, the supervisor."""
 
 
 @pytest.mark.one_in(2)
@@ -131,7 +132,7 @@ def test_while_ranks_loop_the_window_is_closed(root: Path, command: str, level: 
     """Nothing at all is left, of an endless loop in the middle of a grade."""
     file_of(root).write_text(LOOP)
     with window(root, command, small.NAME, "--sandbox", CHOICE[level]) as opened:
-        opened.until_below(RANKS[command] - (level == "limits"))
+        opened.until_below(RANKS[command])
         assert gone(opened, "window closed") == []
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import click
 
@@ -26,15 +27,17 @@ from grader.batch.agenda import agenda_of
 from grader.batch.driver import Driver
 from grader.batch.ledger import Ledger
 from grader.batch.plan import Asked, make
+from grader.batch.report import page
+from grader.batch.report.build import class_report
 from grader.batch.seam import Event, Graded, Work
-from grader.model import MIB
+from grader.model import MIB, Exercise
 from grader.model.assignment import Assignment, Part
 
-MOST_MEMORY, MOST_OVERHEAD, MOST_RESUME = 500 * MIB, 0.002, 5.0
+MOST_MEMORY, MOST_OVERHEAD, MOST_RESUME, MOST_REPORT = 500 * MIB, 0.002, 5.0, 10.0
 """The bars: bytes of the driver, its seconds of processor for a unit, and those until a ledger with all of them has
-said what is left. Looking at all hand-ins again comes on top of that."""
+said what is left, and until the class report is there. Looking at all hand-ins again comes on top of that."""
 EXERCISE = "03_train_ddp"
-REPORT_BYTES, RUNS_BYTES = 30_000, 20_000
+RUNS, RANKS, RUNS_BYTES = 12, 4, 20_000
 
 
 class PretendedEngine:
@@ -42,9 +45,8 @@ class PretendedEngine:
 
     depth = 1
 
-    def __init__(self, checks: tuple[str, ...], seed: int) -> None:
-        self._checks, self._random = checks, random.Random(seed)
-        self._filling = "x" * REPORT_BYTES
+    def __init__(self, exercise: Exercise, seed: int) -> None:
+        self._exercise, self._random = exercise, random.Random(seed)
         self._runs = self._random.randbytes(RUNS_BYTES)
 
     def open(self, slots: int, events: SimpleQueue[Event]) -> tuple[str, ...]:
@@ -52,16 +54,48 @@ class PretendedEngine:
         return tuple(f"pretended-{number + 1}" for number in range(slots))
 
     def send(self, slot: str, work: Work) -> None:
-        failed = set(self._random.sample(self._checks, self._random.randrange(len(self._checks))))
-        checks = [{"id": name, "status": "failed" if name in failed else "passed"} for name in self._checks]
-        score = 100.0 * (1 - len(failed) / len(self._checks))
-        told = {"status": "failed" if failed else "passed", "score": score, "max_score": 100.0, "mark": score}
-        report = json.dumps({**told, "seed": work.seed, "checks": checks, "unit": work.unit, "filling": self._filling})
-        runs = work.unit.encode() + self._runs
-        log = b"unit " + work.unit.encode()
         self._events.put(
-            Graded(slot=slot, unit=work.unit, report=report.encode(), runs=runs, log=log, seconds=2, busy=1.5, cpu=1)
+            Graded(
+                slot=slot,
+                unit=work.unit,
+                report=json.dumps(self._report(work)).encode(),
+                runs=work.unit.encode() + self._runs,
+                log=b"unit " + work.unit.encode(),
+                seconds=2,
+                busy=1.5,
+                cpu=1,
+            )
         )
+
+    def _report(self, work: Work) -> dict[str, Any]:
+        """As long as a real one, and of its form as far as a driver and a class report look at it; no two are equal."""
+        known = self._exercise.checks
+        failed = set(self._random.sample(known, self._random.randrange(len(known))))
+        score = 100.0 * (1 - len(failed) / len(known))
+        told = {"status": "failed" if failed else "passed", "score": score, "max_score": 100.0, "mark": score}
+        about = {"exercise": self._exercise.name, "title": self._exercise.title, "torch": "2.13.0", "seed": work.seed}
+        checks = [
+            {
+                "id": check.id,
+                "title": check.id,
+                "points": check.points,
+                "needs": list(check.needs),
+                "status": "failed" if check in failed else "passed",
+                "message": "",
+                "findings": [self._finding(number) for number in range(3)] if check in failed else [],
+            }
+            for check in known
+        ]
+        runs = [{"case": f"case[{number}]", "diagnosis": None, "ranks": self._ranks()} for number in range(RUNS)]
+        return {**told, **about, "unit": work.unit, "submission": {"problem": None}, "checks": checks, "runs": runs}
+
+    def _finding(self, number: int) -> dict[str, Any]:
+        actual = f"[{self._random.random()}, {self._random.random()}]"
+        return {"subject": f"weights of layer {number}", "case": "", "expected": "[0.5, 0.25]", "actual": actual}
+
+    def _ranks(self) -> list[dict[str, Any]]:
+        facts = {f"fact {number}": self._random.random() for number in range(20)}
+        return [{"rank": rank, "ending": "finished", "at": None, "facts": facts} for rank in range(RANKS)]
 
     def close(self) -> None:
         """Nothing was started."""
@@ -97,7 +131,7 @@ def measured(folder: Path, units: int, slots: int) -> Iterator[str]:
     with told("planned"), Ledger(folder / "out", new=True) as ledger:
         planned = make(ledger, asked, time.monotonic)
     with Ledger(folder / "out") as ledger:
-        engine = PretendedEngine(tuple(check.id for check in exercise.checks), seed=1)
+        engine = PretendedEngine(exercise, seed=1)
         agenda = agenda_of(ledger, planned.estimates)
         driver = Driver(ledger, engine, agenda, checks=planned.checks, now=time.monotonic)
         with told("graded") as grading:
@@ -107,12 +141,15 @@ def measured(folder: Path, units: int, slots: int) -> Iterator[str]:
     with told("begun again") as resuming, Ledger(folder / "out") as ledger:
         left = agenda_of(ledger, planned.estimates).tasks
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    with told("class report") as reporting, Ledger(folder / "out") as ledger:
+        (folder / "class.html").write_text(page.render(class_report(ledger.rows())))
     overhead = 1000 * grading[1] / units
     click.echo(f"{units} units on {slots} slots: {overhead:.2f} ms a unit, {memory / MIB:.0f} MiB at most")
     bars = [
         (memory, MOST_MEMORY, f"memory of {memory / MIB:.0f} MiB"),
         (grading[1] / units, MOST_OVERHEAD, f"{overhead:.2f} ms a unit"),
         (resuming[1], MOST_RESUME, f"{resuming[1]:.1f} s to begin again"),
+        (reporting[1], MOST_REPORT, f"{reporting[1]:.1f} s for the class report"),
     ]
     yield from (f"✗ {words}" for value, most, words in bars if value > most)
     if left:

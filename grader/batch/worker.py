@@ -15,7 +15,7 @@ Bytes are in base64. `grader.batch.slots.process` is who speaks with it.
 
 The main thread judges, because pytest must be there; a second one reads commands. Nothing of a unit is left when the
 next begins: no process and no file, and a fresh session wherever the last one may have been damaged. Whatever ends this
-process ends the ranks as well.
+process ends the ranks as well: above it is a guard (`grading.guard`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from grader.batch.seam import Work
-from grader.grading import servant
+from grader.grading import guard, servant
 from grader.grading.servant import Leave, LineWriter
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     options = vars(arguments(words))
     root = options.pop("root").absolute()  # pytest tells absolute paths
+    guard.guarded()
     commands, events = servant.own_streams()
     works: queue.SimpleQueue[Work] = queue.SimpleQueue()
 

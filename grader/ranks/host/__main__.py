@@ -11,8 +11,9 @@ import struct
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
-from grader.ranks.host import proof
+from grader.ranks.host import keeper, proof
 from grader.ranks.host.protocol import READY, SCRATCH
 from grader.ranks.host.serve import preload, serve
 from grader.ranks.inside import prctl
@@ -28,6 +29,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the judge, which then hangs up
     here = str(Path.cwd())
     sys.path[:] = [entry for entry in sys.path if entry not in ("", here)]  # ranks can write there what we would import
+    if keeper.has_hung_up(judge):
+        leave(frozenset())
+    kept = frozenset([keeper.started(judge)] if level == "limits" else [])
     preload()
     prctl.hide()
     found = proof.breaches(level, claims, variables)
@@ -36,9 +40,14 @@ def main() -> None:
         missing = [module for module in claims["modules"] if find_spec(module) is None]
         answer = json.dumps({"breaches": found, "apart": apart, "missing": missing}).encode()
         judge.sendall(READY + struct.pack(">I", len(answer)) + answer)
-        serve(judge, apart)
+        serve(judge, apart, kept)
+    leave(kept)
+
+
+def leave(kept: frozenset[int]) -> NoReturn:
+    """End all that is below, but those who look after this process, and this process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    kill_descendants()
+    kill_descendants(kept)
     if Path.cwd().name.startswith(SCRATCH):  # a judge that was killed cannot remove it
         remove(Path.cwd())
     os._exit(0)  # taking a thousand modules apart would cost a fifth of a second

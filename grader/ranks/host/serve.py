@@ -107,11 +107,12 @@ class Served(NamedTuple):
     descriptor: int
 
 
-def serve(judge: socket.socket, apart: bool) -> None:
-    """Fork a supervisor for each request until the judge hangs up. `apart` gives each run a network of its own."""
+def serve(judge: socket.socket, apart: bool, kept: frozenset[int] = frozenset()) -> None:
+    """Fork a supervisor for each request until the judge hangs up. `apart` gives each run a network of its own; `kept`
+    are children that are no supervisors and are left alone."""
     runs: dict[int, Served] = {}
     number, collapsed = 0, False
-    signal.signal(signal.SIGCHLD, lambda *_: _reap(runs))
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(runs, kept))
     while received := receive(judge):
         request, descriptor = received
         if request.dynamo:
@@ -194,7 +195,7 @@ def _become_supervisor(judge: socket.socket, request: Request, run: Served, apar
     entry.main(request, run.folder, Connection(run.descriptor), apart)
 
 
-def _reap(runs: dict[int, Served]) -> None:
+def _reap(runs: dict[int, Served], kept: frozenset[int]) -> None:
     """Collect ended children. What a killed supervisor left behind is a child of ours now and must go."""
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -207,7 +208,7 @@ def _reap(runs: dict[int, Served]) -> None:
             if (run := runs.pop(pid, None)) is None:
                 continue
             if os.WIFSIGNALED(status):
-                reaper.kill_descendants(spare=frozenset(runs))
+                reaper.kill_descendants(spare=kept | runs.keys())
                 _say(run.descriptor, {"fault": "the process that watches the ranks was killed", "killed": True})
             folder.remove(run.folder)
             _end(run.descriptor)

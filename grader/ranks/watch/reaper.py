@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -16,6 +18,7 @@ from grader.ranks.inside import prctl
 
 SHARED_MEMORY = "/dev/shm/"
 TRACKER_SECONDS = 1.0
+LOOK = 0.01
 MAX_LOOKED_AT = 64
 """Of so many processes the shared memory is looked up, which takes a millisecond each: a fork bomb has thousands."""
 
@@ -51,6 +54,32 @@ def end(processes: list[psutil.Process]) -> None:
     """Kill processes, whoever's children they are, and wait a moment for them to go."""
     _kill(processes)
     psutil.wait_procs(processes, timeout=TRACKER_SECONDS)
+
+
+def end_below(above: int, spare: int) -> None:
+    """Stop a process, so that it starts nobody more, and end all that is below it but `spare`. What ends stays in the
+    table of processes until `above` itself has ended."""
+    with contextlib.suppress(psutil.Error):
+        process, shared = psutil.Process(above), set[str]()
+        process.suspend()
+        while living := [each for each in process.children(recursive=True) if each.pid != spare and _is_alive(each)]:
+            shared |= _kill(living)
+            time.sleep(LOOK)
+        for path in shared:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def kill(pid: int) -> None:
+    """Kill a process, if it is there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _is_stranger(process: psutil.Process) -> bool:
