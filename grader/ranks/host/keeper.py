@@ -36,6 +36,7 @@ def started(judge: socket.socket) -> int:
     if keeper := os.fork():
         return keeper
     prctl.die_with_parent()
+    prctl.hide()  # it holds the host's connection to the judge, and ranks run beside it
     _keep(judge, host)
 
 
