@@ -15,7 +15,7 @@ import pytest
 from grader import catalog
 from grader.model import Submission
 from grader.model.errors import NoRankStarted, RunError, WatcherKilled
-from grader.ranks import session
+from grader.ranks import coming_up, session
 from grader.ranks.answer import records
 from grader.ranks.host import pages, protocol, serve, tidy
 from grader.records import wire
@@ -119,7 +119,7 @@ def test_mount_points_are_read_from_the_kernels_table(tmp_path):
 
 def test_a_host_that_is_slow_to_come_up_is_told_as_slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And not as one that said nothing: the machine is busy, and whoever waits can do something about it."""
-    monkeypatch.setattr(session, "START_SECONDS", 1e-6)
+    monkeypatch.setattr(coming_up, "START_SECONDS", 1e-6)
     root = small.build(tmp_path)
     exercise = catalog.load(small.NAME, root)
     with session.Session(sandbox="off") as slow, pytest.raises(NoRankStarted, match="very busy"):

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from grader.model.errors import RunError
-from grader.ranks import Session, hosting, packages, sandbox
+from grader.ranks import Session, coming_up, packages, sandbox
 from tests import small
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -183,10 +183,10 @@ def test_a_folder_that_holds_the_home_folder_is_never_shown(monkeypatch: pytest.
 
 
 def test_a_host_that_finds_no_torch_says_what_to_do(tmp_path: Path) -> None:
-    said = hosting.no_start("Traceback\nModuleNotFoundError: No module named 'torch'\n", sandbox.BUBBLEWRAP)
+    said = coming_up.no_start("Traceback\nModuleNotFoundError: No module named 'torch'\n", sandbox.BUBBLEWRAP)
     assert "No module named 'torch'" in said and "--sandbox off" in said
-    assert "--sandbox off" not in hosting.no_start("ModuleNotFoundError: No module named 'torch'", sandbox.LIMITS)
-    assert "said nothing" in hosting.no_start("", sandbox.LIMITS)
+    assert "--sandbox off" not in coming_up.no_start("ModuleNotFoundError: No module named 'torch'", sandbox.LIMITS)
+    assert "said nothing" in coming_up.no_start("", sandbox.LIMITS)
 
 
 def test_doctor_tells_of_ranks_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:

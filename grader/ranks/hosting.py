@@ -1,12 +1,10 @@
-"""What a host is started with: its environment, whose it is, a place in the temporary folder; and what it proves."""
+"""What a host is started with: its environment, whose it is, a place in the temporary folder."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -109,23 +107,6 @@ def started(
             start_new_session=True,
             **identity(user),
         )
-
-
-def proved(host: socket.socket) -> dict[str, Any]:
-    """What the host has found out: `breaches`, what is possible that should not be, in words; whether each run is
-    `apart` in a network of its own; the modules that the judge finds and it does not, `missing`. Raises OSError or
-    ValueError."""
-    (length,) = struct.unpack(">I", host.recv(4, socket.MSG_WAITALL))
-    return dict(json.loads(host.recv(length, socket.MSG_WAITALL)))
-
-
-def no_start(log: str, level: str) -> str:
-    """Why a host did not come up, by what it said."""
-    said = log.strip().splitlines() or ["it said nothing"]
-    text = f"The process that ranks start from did not come up: {said[-1]}"
-    if "No module named" in said[-1] and level == sandbox.BUBBLEWRAP:
-        text += ". Inside bubblewrap it is not seen; install it beside torch, or grade with --sandbox off."
-    return text
 
 
 def kill_at_once(host: subprocess.Popen[bytes]) -> None:

@@ -20,7 +20,7 @@ from grader import leaving
 from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
 from grader.model.errors import Cancelled, NoRankStarted, RunError, UsageError
 from grader.model.witness import Witness
-from grader.ranks import hosting, opening, sandbox
+from grader.ranks import coming_up, hosting, opening, sandbox
 from grader.ranks.answer import Live, Printed, heard, received, records, witness_of
 from grader.ranks.connections import Connections
 from grader.ranks.diagnosis import diagnose
@@ -36,8 +36,6 @@ _starting, _hosts, _open = threading.Lock(), set[int](), set["Session"]()
 """The hosts that this process has started. What a host that was killed leaves becomes a child of this process as well,
 so a session that clears up after its own has to know the others'. And the sessions that have one."""
 
-START_SECONDS = 180
-"""How long the host may take to import torch on a slow machine."""
 LEAVING_SECONDS = 5
 """How long a host that is hung up on may take to end what it has, before it is killed."""
 DYING_SECONDS = 1
@@ -177,26 +175,7 @@ class Session:
     def _await_ready(self) -> None:
         if self._ready:
             return
-        self._socket.settimeout(START_SECONDS)
-        try:
-            answer = self._socket.recv(1)
-            proved = hosting.proved(self._socket) if answer == protocol.READY else {}
-        except TimeoutError:
-            raise NoRankStarted(
-                f"The process that ranks start from did not come up within {START_SECONDS} s: this machine is very "
-                "busy, or its disk very slow. Try again when it is not."
-            ) from None
-        except (OSError, ValueError):
-            answer, proved = b"", {}
-        if answer != protocol.READY:
-            self._log.seek(0)
-            raise NoRankStarted(hosting.no_start(self._log.read().decode(errors="replace"), self.level))
-        if proved["breaches"]:
-            raise NoRankStarted(
-                f"The isolation that this machine gives does not hold ({self.level}): {'; '.join(proved['breaches'])}. "
-                "With --sandbox off the grader goes on without bubblewrap."
-            )
-        self._socket.settimeout(None)
+        proved = coming_up.proved(self._socket, self._log, self.level)
         self.apart, self.missing = bool(proved["apart"]), tuple(proved["missing"])
         self._ready = True
 
