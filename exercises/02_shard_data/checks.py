@@ -7,6 +7,7 @@ right solution fails it, taking its permutations as random and independent; all 
 
 from collections import Counter
 from itertools import chain, pairwise
+from statistics import correlation, mean
 
 from grader.checks import Attempt, TypedDict, count, error_text
 
@@ -18,6 +19,7 @@ WAYS = {
     "other_samples": "for another data set of the same length",
     "launcher_variables": "with RANK=1, LOCAL_RANK=1 and WORLD_SIZE=2 in the environment",
     "process_group": "beside a process group in which this process is rank 0 of 1",
+    "group_of_three": "beside a process group in which this process is rank 1 of 3",
 }
 Shard = list[int]
 
@@ -184,7 +186,7 @@ def test_small(runs, probe):
 def test_seed_and_epoch_alone(runs, probe):
     """The order depends on the seed and the epoch alone, in every process"""
     for run in runs("orders"):
-        judge_histories(run, probe, "given", "dropping")
+        judge_histories(run, probe, "given", "dropping", "first_epoch")
         judge_processes(run, probe, "general")
         judge_fresh(run, probe, "general")
 
@@ -243,8 +245,11 @@ def test_reshuffles(runs, probe):
     judge_epochs(runs, probe, "one_rank", "three_ranks")
     for run in runs("orders"):
         for rank in run:
-            told = [(setting.seed, order) for setting, order in orders(run, rank, probe, "seeds")]
-            judge_different(run, "24 samples on 2 ranks in epoch 1", "seed", told)
+            for epoch in (1, 0):
+                told = [(s.seed, order) for s, order in orders(run, rank, probe, "seeds") if s.epoch == epoch]
+                judge_different(run, f"24 samples on 2 ranks in epoch {epoch}", "seed", told)
+            told = [(setting.epoch, order) for setting, order in orders(run, rank, probe, "far_epochs")]
+            judge_different(run, "24 samples on 2 ranks", "epoch", told)
 
 
 def judge_epochs(runs, probe, *names):
@@ -267,6 +272,26 @@ def test_one_permutation(runs, probe):
     # 72 epochs. A sample that never reaches a rank: at most 72 · (2/3)^72 < 2e-11 for three ranks, 48 · 2^-72 for two.
     # The same groups of samples in all epochs: (2 / C(24, 12))^71, which is nothing.
     judge_moves(runs, probe, "two_ranks", "three_ranks")
+    judge_mixed(runs, probe, "large")
+
+
+def judge_mixed(runs, probe, *names):
+    """In these tables every shard is a sample of the whole data set, and in no order, as far as its mean and the
+    correlation of place and index tell."""
+    # Of 1500 indices out of 4500, in units of 4500: the mean is 1/2 with a deviation of 0.006, the correlation 0 with
+    # one of 0.026. A tenth and a quarter are more than nine of these each: below 1e-18.
+    for run, setting, epochs in tables(runs, probe, *names):
+        for epoch, shards in enumerate(epochs):
+            for replica, shard in enumerate(shards):
+                judge_shuffled(run, setting.n, shard, f"{named(setting, replica)}, epoch {epoch}")
+
+
+def judge_shuffled(run, n, shard, subject):
+    run.expect(len(set(shard)) > 1, subject, "several indices", brief(shard))
+    middle, rising = mean(shard), correlation(range(len(shard)), shard)
+    run.expect(abs(middle - n / 2) < n / 10, f"{subject}: the mean of its indices", f"about {n // 2}", round(middle))
+    seen = f"indices that {'rise' if rising > 0 else 'fall'} on the whole, {brief(shard)}"
+    run.expect(abs(rising) < 0.25, subject, "indices in no order", seen)
 
 
 def judge_moves(runs, probe, *names):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, Sampler
 
 from grader.kit import groups, values
@@ -57,6 +58,7 @@ TABLES = {
     "three_ranks": (Setting(24, 3), 72),
     "dropping_three": (Setting(11, 4, drop_last=True), 24),
     "dropping_one": (Setting(5, 2, drop_last=True), 18),
+    "large": (Setting(4500, 3), 2),
 }
 """A setting and the number of epochs that one sampler for each replica goes through."""
 SHORT_TABLES = ("one_rank", "two_ranks", "dropping_one")
@@ -106,9 +108,16 @@ def left_out(seed):
 
 
 def seeds(seed):
-    """One setting with different seeds, 0 and 1 among them."""
-    few = [0, 1, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
-    return [Setting(24, 2, seed=one, epoch=1) for one in few]
+    """One setting with different seeds, among them 0, 1 and such as code has of its own; in two epochs."""
+    few = [0, 1, 42, 1234, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
+    return [Setting(24, 2, seed=one, epoch=epoch) for epoch in (1, 0) for one in few]
+
+
+def far_epochs(seed):
+    """One setting in epochs that lie far apart, powers of two and of ten among them."""
+    far = [0, 1, 10, 64, 100, 128, 256, 500, 512, 1000, 1024, 4096, 10_000, 2**16, 10**6, 2**24]
+    one = values.random_for(seed, "far epochs").randrange(1, 1000)
+    return [Setting(24, 2, seed=one, epoch=epoch) for epoch in far]
 
 
 def history(seed):
@@ -118,6 +127,7 @@ def history(seed):
     return {
         "given": given,
         "dropping": given._replace(drop_last=True),
+        "first_epoch": given._replace(epoch=0),
         "left_out": given.shortened(),
         "epoch_left_out": given.shortened()._replace(epoch=None),
     }
@@ -242,6 +252,16 @@ def launcher_variables():
         del os.environ[name]
 
 
+@contextmanager
+def pretended_group(rank, world_size):
+    """A default group of so many ranks, of which this process is one and the others do not exist."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    yield
+    dist.destroy_process_group()
+
+
 def histories(rank):
     """By setting and way, what each replica drew."""
     asked, (_, detour) = history(rank.seed), wandering(rank.seed)
@@ -260,6 +280,8 @@ def histories(rank):
         ask("launcher_variables")
     with groups.alone():
         ask("process_group")
+    with pretended_group(1, 3):
+        ask("group_of_three")
     return told
 
 
@@ -320,6 +342,7 @@ def generator_states():
 def watched(student, data, setting, replica, global_seed):
     """Draws once, and notes which global generators are no longer in their first state after each step."""
     seed_globals(global_seed)
+    torch.randn(1), np.random.standard_normal(), random.gauss(0.0, 1.0)  # of two normal numbers each keeps the other
     start, moved = generator_states(), {}
 
     def look(step):
@@ -381,7 +404,7 @@ def orders(rank):
     told = histories(rank)
     fresh = FreshInterpreter(rank, "asked_freshly", rank.seed) if rank.rank == 0 and is_settled(told) else None
     rank.record("histories", told)
-    for asked in (general, small, seeds, in_order, left_out):
+    for asked in (general, small, seeds, far_epochs, in_order, left_out):
         rank.record(asked.__name__, [shards(rank, setting) for setting in asked(rank.seed)])
     rank.record("three_calls", shards(rank, Setting(13, 3), three_calls))
     rank.record("bad_ranks", [bad_rank(rank, n, *each) for n in (12, 0) for each in BAD_RANKS])

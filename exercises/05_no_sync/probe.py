@@ -25,9 +25,29 @@ PLANS = {
     "one": [[4], [4], [4]],
     "counts": [[8], [2, 2, 2, 2], [4, 4]],
     "all": [[3], [1, 4, 2, 2], [6, 1]],
+    "many": [[1301], [750]],
+    "long": [[1] * 9, [2] * 9],
 }
 """For each kind of call, the samples in each micro-batch of each rank. A call with leftovers has the very data of the
 first call with equal micro-batches, so that their gradients can be compared whatever factor they have."""
+
+
+OPTIMIZERS = {
+    "plain": ("SGD", {}),
+    "momentum": ("SGD", {"momentum": 0.9, "weight_decay": 0.05, "nesterov": True}),
+    "AdamW": ("AdamW", {"weight_decay": 0.2, "betas": (0.8, 0.95)}),
+}
+"""The class and its options beside the rate. Where a case names several, its calls have them in turn."""
+
+
+def optimizer_of(parameters, call):
+    """Which optimizer a call has."""
+    names = optimizers_of(parameters)
+    return names[call % len(names)]
+
+
+def optimizers_of(parameters):
+    return parameters.get("optimizers", ["plain"])
 
 
 def initial_parameters(seed):
@@ -47,13 +67,13 @@ def rates():
 
 def micro_batches(secret, call, sizes, loss):
     """A rank's list of pairs (inputs, targets) for one call, one for each of `sizes`: inputs are float64 of shape
-    (samples, 1 + WIDTH), and targets int64 of shape (samples,) or, for "mse", float64 of shape (samples, CLASSES)."""
+    (samples, 1 + WIDTH), targets float64 of shape (samples, CLASSES) or int64 of shape (samples,), as loss wants."""
     generator, number, batches = values.generator(secret, "batches", call), 0, []
     for size in sizes:
         features = torch.randn(size, WIDTH, dtype=torch.float64, generator=generator)
         targets = torch.randn(size, CLASSES, dtype=torch.float64, generator=generator)
         inputs = spies.numbered(range(number, number + size), features)
-        batches.append((inputs, targets if loss == "mse" else targets.argmax(dim=1)))
+        batches.append((inputs, targets.argmax(dim=1) if loss == "cross_entropy" else targets))
         number += size
     return batches
 
@@ -74,11 +94,16 @@ def smoothed_cross_entropy(outputs, targets):
     return cross_entropy(outputs, targets, label_smoothing=0.25)
 
 
-LOSSES = {"cross_entropy": smoothed_cross_entropy, "mse": mse_loss}
+def steep_mse(outputs, targets):
+    """One whose gradients are large."""
+    return 1000 * mse_loss(outputs, targets)
+
+
+LOSSES = {"cross_entropy": smoothed_cross_entropy, "mse": mse_loss, "steep_mse": steep_mse}
 
 
 class Network(spies.FunctionalModel):
-    """The spy: notes each pass with gradients, and whose activations are alive as it starts."""
+    """The spy: notes each pass with gradients, and whose activations and outputs are alive as it starts."""
 
     def __init__(self, seed):
         super().__init__()
@@ -100,32 +125,60 @@ class Network(spies.FunctionalModel):
         if not torch.is_grad_enabled():
             return self.compute(self.tensors(), inputs)
         numbers = spies.numbers_of(inputs)
-        self.passes.append({"numbers": numbers, "alive": self.activations.alive()})
-        return self.compute(self.tensors(), inputs, lambda hidden: self.activations.watch(numbers, hidden))
+        self.passes.append({"numbers": numbers, "alive": self.activations.alive(), "outputs": self.outputs.alive()})
+        outputs = self.compute(self.tensors(), inputs, lambda hidden: self.activations.watch(numbers, hidden))
+        self.outputs.watch(numbers, outputs)
+        return outputs
 
     def forget(self):
-        self.passes, self.activations = [], spies.Activations()
+        self.passes, self.activations, self.outputs = [], spies.Activations(), spies.Activations()
+
+
+def noting(kind):
+    """A class of torch.optim that notes the gradients of each step by name, in `noted`."""
+
+    class Noting(getattr(torch.optim, kind)):
+        def __init__(self, groups, named, **options):
+            self.named, self.noted = named, []
+            super().__init__(groups, **options)
+
+        def step(self, closure=None):
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            found = {name: one.grad for name, one in self.named.items() if one.grad is not None}
+            self.noted.append(values.copies(found))
+            super().step()
+            return loss
+
+    return Noting
 
 
 class Trainer:
-    """What the calls of one run share: the network, its DDP wrapper, the optimizer and the loss."""
+    """What the calls of one run share: the network, its DDP wrapper, the optimizers and the loss."""
 
     def __init__(self, rank):
         self.rank, self.loss = rank, rank.parameters["loss"]
         self.network = Network(rank.seed).to(rank.device)
         self.ddp_model = groups.wrapped(rank, self.network, bucket_cap_mb=BUCKET_MB)
-        self.optimizer = spies.NotingSGD(self.network.named_parameters(), LEARNING_RATES[0])
-        layers = self.optimizer.param_groups[0]["params"]
-        self.optimizer.param_groups[0]["params"] = layers[: LAYERS // 2]
-        self.optimizer.add_param_group({"params": layers[LAYERS // 2 :], "lr": LEARNING_RATES[1]})
+        self.optimizers = {name: self.optimizer(*OPTIMIZERS[name]) for name in optimizers_of(rank.parameters)}
 
-    def prepare(self, call, plan):
+    def optimizer(self, kind, options):
+        """One over two groups, each with its rate."""
+        named = dict(self.network.named_parameters())
+        layers = list(named.values())
+        parts = layers[: LAYERS // 2], layers[LAYERS // 2 :]
+        groups = [{"params": part, "lr": rate} for part, rate in zip(parts, LEARNING_RATES, strict=True)]
+        return noting(kind)(groups, named, **options)
+
+    def prepare(self, optimizer, call, plan):
         """The first parameters again, and no gradients, or those of somebody else."""
         with torch.no_grad():
             for name, value in initial_parameters(self.rank.seed).items():
                 self.network.get_parameter(name).copy_(value)
-        self.optimizer.zero_grad()
-        self.optimizer.noted = []
+        optimizer.zero_grad()
+        optimizer.noted = []
         self.network.forget()
         if plan == "leftovers":
             left = leftovers(self.rank.secret, call)
@@ -139,16 +192,17 @@ class Trainer:
         batches = micro_batches(rank.secret, place, PLANS[plan][rank.rank], self.loss)
         batches = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
         function, loss_fn = rank.student.train_step, LOSSES[self.loss]
-        self.prepare(call, plan)
+        optimizer = self.optimizers[optimizer_of(rank.parameters, call)]
+        self.prepare(optimizer, call, plan)
         before = self.network.state()
         with rank.region(f"call {call}"):
-            returned = function(self.ddp_model, self.optimizer, batches, loss_fn)
+            returned = function(self.ddp_model, optimizer, batches, loss_fn)
         rank.record(
             f"call {call}",
             {
                 "before": before,
                 "after": self.network.state(),
-                "gradients": self.optimizer.noted,
+                "gradients": optimizer.noted,
                 "passes": self.network.passes,
                 "type": type(returned).__name__,
                 "is_float": isinstance(returned, float),
@@ -167,7 +221,8 @@ def steps(rank):
 def empty(rank):
     """A call with an empty list, on every rank alike, and then ordinary ones."""
     trainer = Trainer(rank)
-    outcome = rank.attempt(rank.student.train_step, trainer.ddp_model, trainer.optimizer, [], LOSSES[trainer.loss])
+    optimizer = trainer.optimizers["plain"]
+    outcome = rank.attempt(rank.student.train_step, trainer.ddp_model, optimizer, [], LOSSES[trainer.loss])
     rank.record("empty", {**outcome.described(), "returned": values.short(outcome.value)})
     for call, plan in enumerate(rank.parameters["plans"]):
         trainer.call(call, plan)

@@ -21,6 +21,8 @@ BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "
 ONE_EACH = "one gradient a rank"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
+RATES = (1e-3, 1e-3, 1e-2)
+"""The learning rates of SGD, AdamW and Adagrad where nobody gives one."""
 Returned = list[float | None]
 DONE = {
     "model": "training a model on one rank",
@@ -277,6 +279,10 @@ def test_groups(runs, probe):
         ]
         for rank in run:
             rank.expect_equal(rank["visible"], shown, "param_groups")
+            rates = rank.read("rates that nobody gave", list[float | None])
+            for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
+                rank.expect(seen == wanted, f"lr in param_groups of {kind} that was given none", wanted, seen)
+            rank.expect_equal(len(rates), len(RATES), "the number of optimizers without lr")
         options, steps = by_group(groups, defaults), range(case["steps"])
         expect_history(run, "several groups", partial(replayed, probe, run, "AdamW", options, steps))
 
@@ -439,9 +445,10 @@ def test_gradients_freed(runs, probe):
     for run in runs("memory", recorded=[f"{PLAIN}: between steps"]):
         share, count = elements(probe, run) // run.world_size, len(probe.lengths(run.world_size))
         for rank in run:
-            seen = rank.read(f"{PLAIN}: gradient elements", int)
             wanted = f"at most {share + count} elements: 1/{run.world_size} of all, and one a parameter"
-            rank.expect(seen <= share + count, "the gradients that the parameters have after a step", wanted, seen)
+            for number, seen in enumerate(rank.read(f"{PLAIN}: gradient elements", list[int]), start=1):
+                subject = f"the gradients that the parameters have after step {number}"
+                rank.expect(seen <= share + count, subject, wanted, seen)
             most = 4 * (2 * (share + count) + MEMORY_SLACK * elements(probe, run))
             for when in ("after a step", "between steps"):
                 seen = kept(rank, PLAIN, when)

@@ -216,11 +216,22 @@ def dtypes(rank):
 # Groups and options
 
 
+UNSAID = ("SGD", "AdamW", "Adagrad")
+"""Optimizers that are handed no learning rate."""
+
+
+def shown_rate(rank, kind):
+    """The learning rate that param_groups shows where none was given; None where there is none to be seen."""
+    (group,) = Training(rank, kind, {}).optimizer.param_groups
+    return values.number(group.get("lr"))
+
+
 def groups(rank):
     """Groups with options of their own."""
     case = rank.parameters["groups"]
     training = Training(rank, "AdamW", case["options"], groups=case["groups"])
     rank.record("visible", training.visible())
+    rank.record("rates that nobody gave", [shown_rate(rank, kind) for kind in UNSAID])
     rank.record("several groups", training.advance(range(case["steps"])))
 
 
@@ -348,7 +359,8 @@ def memory(rank):
 
 
 def measure(rank, title, kind, options):
-    """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called."""
+    """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called. Of the
+    first step, what is left of the gradients."""
 
     def stepped(sizes, name):
         shapes = [(size // 4, 4) if number % 2 else (size,) for number, size in enumerate(sizes)]
@@ -359,12 +371,15 @@ def measure(rank, title, kind, options):
             optimizer.zero_grad()
             sum(parameter.sum() for parameter in parameters).backward()
             optimizer.step()
+            left.append(gradient_elements(parameters))
         return parameters, meter, optimizer
 
+    left = []
     stepped([12, 24], f"{title}, small")  # warm up
+    left.clear()
     parameters, meter, optimizer = stepped(lengths(rank.world_size), title)
     rank.record(*meter.growth("after a step"))
-    rank.record(f"{title}: gradient elements", gradient_elements(parameters))
+    rank.record(f"{title}: gradient elements", left)
     optimizer.zero_grad()
     for parameter in parameters:
         parameter.grad = None

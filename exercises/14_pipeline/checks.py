@@ -491,19 +491,35 @@ def test_groups(runs, probe):
 
 
 def test_bad_input(runs, probe):
-    """ValueError on every rank where num_micro_batches is below 1 or does not divide the batch"""
+    """ValueError on every rank where num_micro_batches is below 1 or does not divide the batch, in a group as well"""
 
     def judged(schedule):
         found = list(calls(runs, probe, schedule, probe.BAD, "alone"))
         found += calls(runs, probe, schedule, probe.BAD)
         for run, name, _ in found:
             for rank in run:
-                seen = rank.read(probe.key(schedule, name), Called)
-                returned = f"returned a {seen['returned']}"
-                rank.expect_raised(seen, "ValueError", probe.key(schedule, name), returned=returned)
+                expect_refused(rank, probe.key(schedule, name))
+        found += refused_in_group(runs, probe, schedule)
         return found
 
     for_each(probe.SCHEDULES, judged)
+
+
+def expect_refused(rank, key):
+    seen = rank.read(key, Called)
+    rank.expect_raised(seen, "ValueError", key, returned=f"returned a {seen['returned']}")
+
+
+def refused_in_group(runs, probe, schedule):
+    """The runs in which two ranks of four are given bad input, and the others take no part."""
+    keys = [probe.key(schedule, name) for name in probe.BAD_IN_GROUP]
+    came = runs("pipeline", recorded=keys, after=probe.KEYS[: probe.KEYS.index(keys[0])][-1:])
+    found = [run for run in came if run.world_size == probe.WORLD]
+    for run in found:
+        for number in probe.GROUPS[probe.BAD_GROUP]:
+            for key in keys:
+                expect_refused(run[number], key)
+    return found
 
 
 def test_after(runs, probe):

@@ -127,6 +127,12 @@ GROUPS = {"ranks 1 and 3": (1, 3), "ranks 2, 0 and 3, in this order": (2, 0, 3)}
 """The ranks of the world in some groups, in the order of the groups, at world size WORLD."""
 WORLD = 4
 IN_GROUPS = Given(3, 1)
+BAD_GROUP = "ranks 1 and 3"
+BAD_IN_GROUP = {
+    f"0 micro-batches, in a group of {BAD_GROUP}": Given(0, 0, 4, sizes=(WORLD,)),
+    f"5 samples in 2 micro-batches, in a group of {BAD_GROUP}": Given(2, 2, 1, sizes=(WORLD,)),
+}
+"""Bad input that two ranks get, while the others wait for them elsewhere."""
 FAULTS = {
     "a stage that raises in its second forward": (Given(sizes=(4,)), "run_gpipe", 2, "forward 1"),
     "a stage that raises in its second backward": (Given(sizes=(2,)), "run_1f1b", 1, "backward 1"),
@@ -238,7 +244,8 @@ def key(schedule, name):
 def names():
     """All calls of a schedule, in order: in groups once the first few are done."""
     before = [*FIRST, *LEFT, *FEW]
-    return [*before, *GROUPS, *(name for name in CALLS if name not in before and name not in LATE)]
+    rest = (name for name in CALLS if name not in before and name not in LATE)
+    return [*before, *GROUPS, *rest, *BAD_IN_GROUP]
 
 
 KEYS = [key(schedule, name) for schedule in SCHEDULES for name in names()]
@@ -252,11 +259,16 @@ def pipeline(rank):
     memory.disregard_existing()
     rank.record("ordered", ORDERED)
     made = {name: new_group(ranks) for name, ranks in GROUPS.items() if rank.world_size == WORLD}
+    meeting_place = new_group(range(rank.world_size))  # of all ranks, and nobody else knows it
     ways = itertools.cycle([{}, {"group": None}, {"group": dist.group.WORLD}])
     for schedule in SCHEDULES:
         for name in names():
             if name in GROUPS:
                 call(rank, schedule, name, IN_GROUPS, name in made and rank.rank in GROUPS[name], group=made.get(name))
+            elif name in BAD_IN_GROUP:
+                takes_part = BAD_GROUP in made and rank.rank in GROUPS[BAD_GROUP]
+                call(rank, schedule, name, BAD_IN_GROUP[name], takes_part, group=made.get(BAD_GROUP))
+                dist.barrier(meeting_place)
             else:
                 call(rank, schedule, name, CALLS[name], rank.world_size in CALLS[name].sizes, **next(ways))
             if name in FIRST:

@@ -481,14 +481,22 @@ def test_scaling_words(runs, probe):
         judge_words(rank, seen, words, given["links"])
 
 
-def test_defaults(runs):
-    """Both figures can be had without arguments, and n is 8 where it is left out"""
-    for family in (OVERHEAD, SCALING):
+def test_defaults(runs, probe):
+    """Both figures can be had without arguments, whatever came before, and n is 8 where it is left out"""
+    for family, arguments in ((OVERHEAD, probe.overhead_arguments), (SCALING, probe.scaling_arguments)):
         for run in runs(family, recorded=("defaults",)):
             for rank in run:
                 seen = figure(rank, "defaults", f"{FUNCTION[family]}()")
                 labelled = [line for line in lines_of(seen) if not line["label"].startswith("_") and len(line["x"]) > 1]
                 rank.expect(labelled, f"{FUNCTION[family]}()", "labelled lines", f"{listed_lines(seen)}")
+                earlier = [name for call in ("no display", "first") for name in arguments(rank.secret, call)["links"]]
+                strange = [name for name in earlier if named(seen, name)]
+                subject = f"{FUNCTION[family]}() after calls with links"
+                rank.expect(not strange, subject, "no line of theirs", f"lines of {', '.join(strange)}")
+        for run in runs(family, recorded=("defaults again",)):
+            for rank in run:
+                first, again = (figure(rank, name, f"{FUNCTION[family]}()") for name in ("defaults", "defaults again"))
+                same_drawing(rank, again, first, f"{FUNCTION[family]}() once more, after calls with links")
     for run in runs(OVERHEAD, recorded=("n is 8",)):
         for rank in run:
             left_out, of_eight = (figure(rank, name, FUNCTION[OVERHEAD]) for name in ("n left out", "n is 8"))
@@ -562,8 +570,14 @@ def test_no_display(runs):
                 figure(rank, "no display", f"{FUNCTION[family]} with backend TkAgg and no display")
 
 
+class Called(Attempt):
+    """What a call raised, and which of its arguments it changed."""
+
+    changed: list[str]
+
+
 def test_apart(runs):
-    """Each call has a figure of its own, also in threads that take turns"""
+    """Each call has a figure of its own, also in threads that take turns, and leaves its arguments as they were"""
     for family in (OVERHEAD, SCALING):
         for run in runs(family, recorded=("side by side",)):
             for rank in run:
@@ -576,6 +590,12 @@ def test_apart(runs):
                     subject = "a figure drawn in a thread, while another is drawn"
                     rank.expect_success(seen, subject)
                     same_drawing(rank, seen, alone, subject)
+        for run in runs(family, recorded=("arguments",)):
+            for rank in run:
+                seen = rank.read("arguments", Called)
+                rank.expect_success(seen, FUNCTION[family])
+                changed = ", ".join(seen["changed"])
+                rank.expect(not changed, f"arguments that {FUNCTION[family]} has changed", "none", changed)
 
 
 def same_drawing(rank, seen, wanted, subject):

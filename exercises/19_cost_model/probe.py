@@ -5,6 +5,7 @@ matplotlib is imported where it is needed, for the judge reads this file as well
 """
 
 import contextlib
+import copy
 import functools
 import io
 import threading
@@ -239,8 +240,26 @@ def show(rank, draw, arguments, path):
         states["after"] = state(standing)
         pair = interleaved(rank, draw, given("first"), given("second"))
         rank.record("side by side", [described(one) for one in pair])
+    rank.record("arguments", after_a_call(rank, draw, given("arguments"), further))
+    rank.record("defaults again", described(rank.attempt(draw)))
     rank.record("states", states)
     rank.record("picture", picture(Path(path), second.value))
+
+
+def after_a_call(rank, draw, given, path):
+    """Which arguments are other ones after a call than before. Sizes come in no order that code might bring them into:
+    the largest goes to the front, and the smallest to the end."""
+    if "model_sizes" in given:
+        smallest, *rest, largest = given["model_sizes"]
+        given["model_sizes"] = [largest, *rest, smallest]
+    before = copy.deepcopy(given)
+    outcome = rank.attempt(draw, path, **given)
+    same = {name: in_order(given[name]) == in_order(value) for name, value in before.items()}
+    return {**outcome.described(), "changed": [name for name in same if not same[name]]}
+
+
+def in_order(argument):
+    return [*argument.items()] if isinstance(argument, dict) else argument
 
 
 def described(outcome):

@@ -3,6 +3,7 @@
 import functools
 import math
 import re
+from itertools import chain
 from math import gcd
 
 import numpy as np
@@ -361,7 +362,16 @@ def found(runs, family, names, questions):
 
 def possible(runs, probe, *names):
     """Those where a plan fits, and one was found that is legal."""
-    for rank, there, seen in found(runs, "plans", names, probe.clusters):
+    yield from legal_ones(found(runs, "plans", names, probe.clusters))
+
+
+def trapped(runs, probe):
+    """The same of those that catch searches which leave something out, or keep what they found."""
+    yield from legal_ones(found(runs, "trapped", ["unusual", "twins"], probe.traps))
+
+
+def legal_ones(asked):
+    for rank, there, seen in asked:
         if there.possible:
             expect_legal(rank, there, seen)
             yield rank, there, there.plans[tuple(seen["fields"])], seen
@@ -400,7 +410,8 @@ def test_legal(runs, probe):
     """plan: a legal plan where all of them fit, and no other one anywhere"""
     for _ in possible(runs, probe, "roomy"):
         pass
-    for rank, there, seen in found(runs, "plans", ["ordinary", "thumb", "tight", "short"], probe.clusters):
+    anywhere = found(runs, "plans", ["ordinary", "thumb", "tight", "short"], probe.clusters)
+    for rank, there, seen in chain(anywhere, found(runs, "trapped", ["unusual", "twins"], probe.traps)):
         if not seen["outcome"]["raised"] and seen["fields"]:
             expect_legal(rank, there, seen)
 
@@ -413,7 +424,7 @@ def expect_fits(rank, there, place, seen):
 
 def test_fits(runs, probe):
     """plan: one that fits into memory, wherever there is one"""
-    for rank, there, place, seen in possible(runs, probe, "ordinary", "thumb"):
+    for rank, there, place, seen in chain(possible(runs, probe, "ordinary", "thumb"), trapped(runs, probe)):
         expect_fits(rank, there, place, seen)
 
 
@@ -427,7 +438,8 @@ def expect_fast(rank, there, place, seen):
 
 def test_best(runs, probe):
     """plan: at most 5 % slower than the best, where rules of thumb are three times slower too"""
-    for rank, there, place, seen in possible(runs, probe, "roomy", "ordinary", "thumb"):
+    asked = possible(runs, probe, "roomy", "ordinary", "thumb")
+    for rank, there, place, seen in chain(asked, trapped(runs, probe)):
         expect_fast(rank, there, place, seen)
 
 

@@ -191,6 +191,49 @@ THUMB = [
 ]
 """Where many a rule of thumb finds a plan that takes three times as long as the best; then one where hundreds of
 sequences in a micro-batch are best, and one where 64 stages are all there is."""
+UNUSUAL = [
+    ((99, 3840, 60, 4096, 51200, 3), (3, 12, 16e9, 4e14, 6e10, 6e9, 2e-6)),
+    ((72, 6144, 96, 512, 32000, 128), (48, 12, 12e9, 4e14, 4e11, 1.25e9, 1e-4)),
+    ((126, 9216, 72, 2048, 128000, 7680), (96, 8, 48e9, 1.5e14, 1.6e10, 5e10, 1e-4)),
+    ((12, 768, 12, 2048, 128000, 120), (48, 3, 40e9, 4e14, 2.5e11, 2.5e10, 1e-4)),
+    ((80, 3072, 48, 4096, 32000, 3), (5, 12, 12e9, 6e13, 6e10, 1.25e9, 0.0)),
+    ((99, 1920, 15, 2048, 51200, 1024), (128, 6, 32e9, 6e13, 2.5e11, 2.5e10, 1e-4)),
+    ((60, 2304, 36, 4096, 32000, 36), (6, 6, 8e9, 2e14, 1.6e10, 1.25e10, 2e-6)),
+    ((63, 9216, 72, 2048, 51200, 30), (5, 12, 32e9, 2e14, 1.6e10, 1.25e9, 2e-6)),
+    ((30, 1152, 18, 1024, 32000, 10), (3, 6, 48e9, 4e14, 2.5e11, 1.25e10, 1e-4)),
+    ((128, 1920, 15, 4096, 128000, 384), (96, 8, 40e9, 6e13, 1.6e10, 1.25e10, 1e-4)),
+    ((64, 1536, 24, 512, 51200, 1), (16, 12, 32e9, 4e14, 6e10, 1.25e10, 2e-5)),
+    ((80, 1152, 18, 512, 128000, 7680), (12, 6, 48e9, 4e14, 4e11, 3e9, 1e-4)),
+]
+"""Where the best plan is of a kind that a search may never look at: ZeRO stage 3 where less would fit, degrees and
+micro-batches that are no powers of two, hundreds of replicas, many stages, fewer micro-batches than stages.
+Whatever leaves such plans out is more than a tenth slower on one of these."""
+TWINS = [
+    ((80, 4096, 32, 1024, 51200, 48), (2, 4, 40e9, 4e14, 2.5e11, 2.5e10, 0.0), {"layers": 40}),
+    ((60, 5120, 40, 1024, 32000, 3072), (12, 2, 24e9, 4e14, 2.5e11, 2.5e10, 2e-6), {"hidden": 2560}),
+    ((60, 5120, 40, 2048, 32000, 256), (4, 4, 40e9, 2e14, 2.5e11, 3e9, 2e-6), {"heads": 20}),
+    ((24, 2048, 16, 4096, 32000, 128), (12, 2, 80e9, 2e14, 6e10, 2.5e10, 2e-5), {"seq_len": 8192}),
+    ((36, 4096, 32, 1024, 32000, 3072), (4, 2, 24e9, 4e14, 6e10, 2.5e10, 0.0), {"vocab": 256000}),
+    ((32, 2048, 16, 4096, 32000, 128), (2, 4, 40e9, 4e14, 2.5e11, 1.25e9, 0.0), {"global_batch": 2560}),
+    ((48, 1536, 12, 4096, 32000, 128), (12, 4, 16e9, 6e13, 6e10, 3e9, 2e-5), {"nodes": 16}),
+    ((12, 5120, 40, 4096, 51200, 1536), (2, 4, 80e9, 6e13, 6e10, 2.5e10, 2e-5), {"gpus_per_node": 8}),
+    ((36, 5120, 40, 4096, 32000, 512), (2, 8, 16e9, 6e13, 1.6e10, 3e9, 5e-6), {"memory_bytes": 25.3e9}),
+    ((40, 3072, 24, 1024, 51200, 512), (8, 8, 1.72e9, 2e14, 6e10, 1.25e9, 2e-5), {"memory_bytes": 2.4e9}),
+    ((40, 5120, 40, 1024, 32000, 48), (2, 4, 40e9, 6e13, 1.6e10, 2.5e10, 2e-6), {"flops": 9e14}),
+    ((60, 4096, 32, 2048, 32000, 64), (2, 4, 80e9, 4e14, 2.5e11, 1.25e9, 0.0), {"intra_bandwidth": 1.6e10}),
+    ((12, 1536, 12, 4096, 32000, 16), (8, 8, 24e9, 6e13, 2.5e11, 1.25e9, 2e-5), {"inter_bandwidth": 5e10}),
+    ((48, 4096, 32, 1024, 32000, 3072), (2, 8, 16e9, 2e14, 2.5e11, 1.25e10, 0.0), {"latency": 1e-4}),
+    ((60, 5120, 40, 2048, 32000, 64), (8, 2, 40e9, 1.5e14, 2.5e11, 1.25e10, 2e-6), {"nodes": 1, "gpus_per_node": 16}),
+    ((32, 1536, 12, 1024, 51200, 128), (4, 4, 16e9, 6e13, 6e10, 2.5e10, 5e-6), {"seq_len": 4096, "global_batch": 32}),
+    ((40, 2048, 16, 1024, 51200, 192), (6, 4, 16e9, 4e14, 1.6e10, 3e9, 0.0), {"layers": 20, "hidden": 4096}),
+    (
+        (40, 1536, 12, 4096, 32000, 16), (4, 2, 16e9, 1.5e14, 6e10, 1.25e9, 5e-6),
+        {"intra_bandwidth": 9.6e11, "inter_bandwidth": 2e10},
+    ),
+]  # fmt: skip
+"""A model and a cluster, and what is changed in its twin: one field alone, or two whose product or ratio stays.
+No plan is within a tenth of the best before and after, so a plan that was kept by anything less than all that was asked
+is wrong for one of the two."""
 TIGHT = [
     ((60, 4096, 32, 4096, 51200, 192), (32, 8), (3.34e9, 3.72e9)),
     ((24, 4096, 32, 1024, 51200, 512), (64, 1), (1.78e9, 2.28e9)),
@@ -233,10 +276,26 @@ def ordinary(secret, place):
     return model, (*(SHAPES[0] if place < 2 else draw.choice(SHAPES)), memory, *speeds(draw))
 
 
+def jittered(draw, cluster):
+    """The same with speeds that nobody has seen before."""
+    return (*cluster[:3], *(x * draw.uniform(0.95, 1.05) for x in cluster[3:6]), cluster[6])
+
+
+def twin(draw, model, cluster, change):
+    """Before and after a change of some fields, with speeds that nobody has seen before, the same ones in both."""
+    changed = {**dict(zip(MODEL + CLUSTER, model + cluster, strict=True)), **change}
+    after = tuple(changed[name] for name in MODEL), tuple(changed[name] for name in CLUSTER)
+    factors = [draw.uniform(0.95, 1.05) for _ in range(3)]
+    return [
+        (each, (*c[:3], *(x * factor for x, factor in zip(c[3:6], factors, strict=True)), c[6]))
+        for each, c in ((model, cluster), after)
+    ]
+
+
 def clusters(secret):
     """What plans are asked for: by name, models and clusters."""
     draw = random_for(secret, "clusters")
-    thumb = [(model, (*c[:3], *(x * draw.uniform(0.95, 1.05) for x in c[3:6]), c[6])) for model, c in THUMB]
+    thumb = [(model, jittered(draw, c)) for model, c in THUMB]
 
     def tight(low, high):
         rows = []
@@ -261,6 +320,15 @@ def clusters(secret):
     }
 
 
+def traps(secret):
+    """The same for searches that leave something out, or keep what they found."""
+    draw = random_for(secret, "traps")
+    return {
+        "unusual": [(model, jittered(draw, c)) for model, c in UNUSUAL],
+        "twins": [one for row in TWINS for one in twin(draw, *row)],
+    }
+
+
 def large(secret):
     draw = random_for(secret, "large")
     return [(model, (*shape, 80e9, *speeds(draw))) for model, shape in LARGE]
@@ -268,6 +336,11 @@ def large(secret):
 
 def plans(rank):
     for name, rows in clusters(rank.secret).items():
+        rank.record(name, [planned(rank, row) for row in rows])
+
+
+def trapped(rank):
+    for name, rows in traps(rank.secret).items():
         rank.record(name, [planned(rank, row) for row in rows])
 
 
