@@ -36,6 +36,8 @@ USED = ["readline", "pytest_timeout", "_pytest._argcomplete", "_pytest.helpconfi
 USED += ["_pytest.tracemalloc", "_pytest.warnings"]
 """What pytest would import when it first judges. Ctrl-C in the middle of an import is lost where C code imports."""
 ODD = "The check could not make sense of what the code recorded"
+UNUSABLE = "needs: a file that can be graded"
+"""What the other checks wait for where nothing can be judged: none of them has to do with the first."""
 LONGEST_FAULT = 500
 """Characters of what is said of an exception: it may quote all that a rank has recorded."""
 COLLISION, ATTEMPTS = "AST constructor recursion depth mismatch", 5
@@ -69,10 +71,9 @@ def unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]
 def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Verdict, ...]:
     first, *rest = exercise.checks
     message = "; ".join(finding.sentence() for finding in findings)
-    blocked = f"needs: {first.title}"
     return (
         Verdict(check=first, outcome=Outcome.FAILED, findings=findings, message=message),
-        *(Verdict(check=check, outcome=Outcome.BLOCKED, message=blocked) for check in rest),
+        *(Verdict(check=check, outcome=Outcome.BLOCKED, message=UNUSABLE) for check in rest),
     )
 
 

@@ -143,6 +143,7 @@ def test_each_ending_has_its_sentence(ending: Ending, sentence: str) -> None:
             AT_IMPORT,
         ),
         (raised(1, 1, "ValueError", message="Error initializing using env:// rendezvous", importing=True), AT_IMPORT),
+        (raised(1, 1, "NotImplementedError", importing=True), AT_IMPORT),
         (raised(1, 1, "EOFError", message="EOF when reading a line"), NOBODY_TYPES),
         (raised(1, 1, "EOFError", message="EOF when reading a line", importing=True), NOBODY_TYPES),
         (Killed(signal="SIGABRT"), SAME_SIZE),
@@ -150,7 +151,17 @@ def test_each_ending_has_its_sentence(ending: Ending, sentence: str) -> None:
         (raised(1, 1, "ImportError", importing=True), None),
         (Killed(signal="SIGSEGV"), None),
     ],
-    ids=["group", "meeting", "input", "input at import", "sizes", "another end of a file", "import", "memory fault"],
+    ids=[
+        "group",
+        "meeting",
+        "unwritten",
+        "input",
+        "input at import",
+        "sizes",
+        "another end of a file",
+        "import",
+        "memory fault",
+    ],
 )
 def test_what_an_ending_comes_from_is_its_hint(ending: Ending, hint: str | None) -> None:
     """Where the ending itself says nothing of it; else the check's own hint is shown."""

@@ -164,11 +164,12 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
 
 
 def _why_raised(ending: Raised) -> str | None:
-    """What an exception comes from that says nothing of the kind itself: asking at a keyboard, or a call at import that
-    needs a group."""
+    """What an exception comes from that says nothing of the kind itself: asking at a keyboard, or trying out at import
+    what needs a group or is not written."""
     if ending.type == "EOFError" and "reading a line" in ending.message:
         return NOBODY_TYPES
-    return AT_IMPORT if ending.importing and any(word in ending.message for word in GROUP_WORDS) else None
+    tried = ending.type == "NotImplementedError" or any(word in ending.message for word in GROUP_WORDS)
+    return AT_IMPORT if ending.importing and tried else None
 
 
 def detail(ending: Ending) -> str:
