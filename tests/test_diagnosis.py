@@ -23,7 +23,7 @@ from grader.model import (
     Wait,
 )
 from grader.ranks.answer import safe_ending
-from grader.ranks.diagnosis import diagnose
+from grader.ranks.diagnosis import AT_IMPORT, NOBODY_TYPES, SAME_SIZE, diagnose
 from grader.ranks.watch.parsing import stack_from
 
 CASE = Case(name="sgd", world_size=3, probe="sgd")
@@ -44,7 +44,7 @@ def sentences(*endings: Ending) -> list[str]:
 
 
 def raised(line: int, seconds: float, type_: str = "ValueError", **more: Any) -> Raised:
-    return Raised(type=type_, message="boom", stack=at(line), seconds=seconds, **more)
+    return Raised(**{"type": type_, "message": "boom", "stack": at(line), "seconds": seconds, **more})
 
 
 def stuck(operation: str, line: int, size: int | None = None) -> Deadlocked:
@@ -133,6 +133,40 @@ def test_ranks_that_wait_for_a_failed_one_are_consequences() -> None:
 def test_each_ending_has_its_sentence(ending: Ending, sentence: str) -> None:
     """In a student's words."""
     assert sentences(ending, Finished())[0] == sentence
+
+
+@pytest.mark.parametrize(
+    ("ending", "hint"),
+    [
+        (
+            raised(1, 1, "ValueError", message="Default process group has not been initialized", importing=True),
+            AT_IMPORT,
+        ),
+        (raised(1, 1, "ValueError", message="Error initializing using env:// rendezvous", importing=True), AT_IMPORT),
+        (raised(1, 1, "NotImplementedError", importing=True), AT_IMPORT),
+        (raised(1, 1, "EOFError", message="EOF when reading a line"), NOBODY_TYPES),
+        (raised(1, 1, "EOFError", message="EOF when reading a line", importing=True), NOBODY_TYPES),
+        (Killed(signal="SIGABRT"), SAME_SIZE),
+        (raised(1, 1, "EOFError", message="Ran out of input"), None),
+        (raised(1, 1, "ImportError", importing=True), None),
+        (Killed(signal="SIGSEGV"), None),
+    ],
+    ids=[
+        "group",
+        "meeting",
+        "unwritten",
+        "input",
+        "input at import",
+        "sizes",
+        "another end of a file",
+        "import",
+        "memory fault",
+    ],
+)
+def test_what_an_ending_comes_from_is_its_hint(ending: Ending, hint: str | None) -> None:
+    """Where the ending itself says nothing of it; else the check's own hint is shown."""
+    found = diagnosis(ending, Finished())
+    assert found is not None and found.findings[0].hint == hint
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,17 @@ def test_who_has_begun_is_not_told_where_to_start():
     assert "NotImplementedError was raised · rank 0 of 2 · line 25" in page
 
 
+def test_what_is_tried_at_import_says_of_no_function_that_it_is_unwritten():
+    """The call at import may be of another one than the first check judges."""
+    finding = Finding(
+        subject="train_ddp.py could not be imported", actual="NotImplementedError: last", line=30, hint="Ranks import"
+    )
+    report = stub()
+    verdicts = (replace(report.verdicts[0], findings=(finding,)), *report.verdicts[1:])
+    page = render(replace(report, verdicts=verdicts, runs=()))
+    assert "not written yet" not in page.split("\n\n")[1] and "train_ddp.py could not be imported · line 30" in page
+
+
 @pytest.mark.parametrize("width", range(40, 101))
 def test_the_caret_of_a_syntax_error_stays_under_its_column(width):
     lines = render(syntax_error(), width=width).splitlines()

@@ -9,6 +9,10 @@ import torch
 
 from grader.checks import Attempt, Tensor, TypedDict, count
 
+NOTHING_RETURNED = (
+    "A function gives what it returns. The collectives give nothing: they write into what they are given."
+)
+
 
 class Summed(TypedDict):
     """A call of `total`: what it returned, and its argument afterwards."""
@@ -47,8 +51,8 @@ class Averaged(TypedDict):
 def expect_type(rank, function, wanted, seen):
     """A function returned a tensor, a list or a dict. None is often what a collective returned."""
     none = seen == "NoneType"
-    hint = "The collectives return nothing: they write into what they are given." if none else None
     actual = "None" if none else f"an object of type {seen}"
+    hint = NOTHING_RETURNED if none else None
     rank.expect(seen == wanted, f"what {function} returned", f"a {wanted}", actual, hint=hint)
 
 

@@ -77,6 +77,16 @@ def test_uses_environment(runs, probe):
         machines.expect_of_staged(run, "RANK says otherwise: the rank taken by", {r: r for r in ranks}, ranks)
         subject = "WORLD_SIZE says otherwise: the world size for"
         machines.expect_of_staged(run, subject, dict.fromkeys(sizes, len(sizes)), sizes)
+        if holds(test_gpu_selection, runs, probe):  # else it is told there which GPU a rank selects
+            expect_own_gpus(run, probe)
+
+
+def expect_own_gpus(run, probe):
+    """The GPU, too, is that of the argument."""
+    told = decisions(run, "misled_locally", len(probe.MISLEADING_LOCALLY))
+    chosen = {rank: machines.gpu_of(run, one) for rank, one in enumerate(told)}
+    subject = "LOCAL_RANK and LOCAL_WORLD_SIZE say otherwise: the GPU selected by"
+    machines.expect_of_staged(run, subject, {rank: f"GPU {rank}" for rank in chosen}, chosen)
 
 
 def test_default_address(runs, probe):

@@ -6,7 +6,7 @@ right solution fails it, taking its permutations as random and independent; all 
 """
 
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import chain, combinations, pairwise
 from statistics import correlation, mean
 
 from grader.checks import Attempt, TypedDict, count, error_text
@@ -306,6 +306,19 @@ def judge_moves(runs, probe, *names):
         )
         same = f"the same groups in all epochs, one of them {brief(sorted(epochs[0][0]))}"
         run.expect(len(groups) > 1, subject, wanted, same)
+        if setting.replicas == 2:  # of more, two samples meet too rarely to be judged by so few epochs
+            judge_company(run, setting, epochs, subject)
+
+
+def judge_company(run, setting, epochs, subject):
+    """No two samples always go to one rank, nor always to two."""
+    # Two of 24 samples: at most (12/23)^72 for either, 276 pairs: 2e-18.
+    together = Counter(pair for shard in chain(*epochs) for pair in combinations(sorted(shard), 2))
+    for pair in combinations(range(setting.n), 2):
+        if together[pair] in (0, len(epochs)):
+            wanted = "any two samples on one rank in some epochs, and on two ranks in others"
+            always = "together" if together[pair] else "apart"
+            run.fail(subject, expected=wanted, actual=f"samples {pair[0]} and {pair[1]} {always} in all of them")
 
 
 def judge_seen(run, setting, epochs, who):

@@ -206,8 +206,15 @@ def test_starts_from_rank_0(runs, probe):
         for training in run:
             rank, built = training.rank, states_of(training.rank, probe, "built")
             what_if = {"this rank's own initial values": built[-1]} if rank.rank and built else {}
+            what_if |= older(run[0].rank, probe)
             subject = "the state before the first step:"
             rank.expect_close(training.states[0], wanted, subject, alternatives=what_if, budget=2)
+
+
+def older(rank, probe):
+    """The state in the file that lay at the checkpoint's path, by a clause that names it; {} where there was none."""
+    state = probe.older_state(rank.secret, probe.Classifier().tensors()) if rank.parameters.get("older") else None
+    return {"what an older file at checkpoint_path held": state} if state else {}
 
 
 def initial_state(rank, used, probe):
@@ -390,7 +397,9 @@ def test_checkpoint(runs, probe):
         rank, start, final = training.rank, training.states[0], training.states[-1]
         data, missing = rank.read("checkpoint", bytes | None), "a file at checkpoint_path"
         content = rank.expect_loads(data, "rank 0's checkpoint", missing=missing)
-        rank.expect_close(by_name(content), by_name(final), "the checkpoint's entry", stale=start, budget=3)
+        what_if = {clause: by_name(state) for clause, state in older(rank, probe).items()}
+        subject = "the checkpoint's entry"
+        rank.expect_close(by_name(content), by_name(final), subject, alternatives=what_if, stale=start, budget=3)
 
 
 def by_name(state):

@@ -40,6 +40,11 @@ def initial_values(secret, number, like):
     return {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
 
 
+def older_state(secret, like):
+    """What a file holds that lies at the checkpoint's path before the training."""
+    return initial_values(secret, "older", like)
+
+
 def shifts(secret, inputs):
     """What a rank adds to inputs, by the numbers of their samples. That of the numbers themselves goes unused."""
     table = 0.5 * values.normal((ROWS, 1 + FEATURES), secret, "shifts")
@@ -158,6 +163,11 @@ def train(rank):
     options = dict(parameters["options"])
     if parameters["checkpoint"]:
         options["checkpoint_path"] = folder / CHECKPOINT
+    if parameters.get("bare"):
+        os.chdir(folder)
+        options["checkpoint_path"] = CHECKPOINT
+    if parameters.get("older") and rank.rank == 0:
+        torch.save(older_state(rank.secret, Classifier().tensors()), folder / CHECKPOINT)
     data = data_of(rank.seed, parameters["samples"])
     function, notes = rank.student.train_ddp, watch(rank)
     register_optimizer_step_pre_hook(notes.stepping)

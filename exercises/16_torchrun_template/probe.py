@@ -30,7 +30,8 @@ MANY = 70
 """So many samples show what is done where no batch size is given."""
 STEP = 4
 """So many steps rank 1 makes before it dies or stops: on two ranks it is in the middle of the second epoch."""
-NAME = "model.pt"
+NAME = "model"
+"""Of the checkpoint: without a suffix, so nobody gets a temporary name by replacing one."""
 PATIENCE, NO_PATIENCE = 40, 10
 """Looks in a row without any movement that make a job stuck, at first, and once one has been stuck."""
 SECONDS, NOT_SO_MANY = 60.0, 10.0

@@ -9,6 +9,9 @@ from grader.judge.panel import Panel
 from grader.model import Case, Exercise, Finding, Outcome, Run, Submission, Verdict
 from grader.records import recording
 
+UNUSABLE = "needs: a file that can be graded"
+"""What the other checks wait for where nothing can be judged: none of them has to do with the first."""
+
 
 def judge(exercise: Exercise, submission: Submission, runs: Sequence[Run]) -> tuple[Verdict, ...]:
     """The verdict of every check, in order. The first run may be the import of the file, judged before all else."""
@@ -29,10 +32,9 @@ def unusable(submission: Submission, runs: Sequence[Run]) -> tuple[Finding, ...]
 def _all_blocked(exercise: Exercise, findings: tuple[Finding, ...]) -> tuple[Verdict, ...]:
     first, *rest = exercise.checks
     message = "; ".join(finding.sentence() for finding in findings)
-    blocked = f"needs: {first.title}"
     return (
         Verdict(check=first, outcome=Outcome.FAILED, findings=findings, message=message),
-        *(Verdict(check=check, outcome=Outcome.BLOCKED, message=blocked) for check in rest),
+        *(Verdict(check=check, outcome=Outcome.BLOCKED, message=UNUSABLE) for check in rest),
     )
 
 

@@ -36,6 +36,9 @@ SAME_SIZE = "Every rank of a group must call a collective with tensors of the sa
 PAIRS = "A blocking send waits for its recv: two ranks that both send first, or both receive first, wait for ever."
 ONE_MEETING = "All ranks have to meet at one address with one world size, each under a rank of its own, 0 among them."
 ONE_ALONE = "What do the other ranks do when one alone raises?"
+AT_IMPORT = 'Ranks import the file before they have a group. What tries it out belongs under if __name__ == "__main__".'
+GROUP_WORDS = ("process group", "rendezvous")
+NOBODY_TYPES = "Ranks have no keyboard while they are graded: input() finds nothing."
 
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""
@@ -141,11 +144,11 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
     if isinstance(ending, Raised):
         known, line = PLAIN_TYPES.get(ending.type), ending.probe_line
         if ending.importing and not known:
-            return f"{file} could not be imported", None
+            return f"{file} could not be imported", _why_raised(ending)
         if known:
             return known.subject, known.hint
         if line is None or ending.communication:
-            return f"{ending.type} was raised", None
+            return f"{ending.type} was raised", _why_raised(ending)
         return f"{ending.type} was raised in the grader's {PROBE}, line {line}", PROBE_HINT
     if isinstance(ending, Exited):
         hint = "A function that is graded returns to its caller; it does not end the process."
@@ -153,10 +156,20 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
     if isinstance(ending, Killed) and ending.signal == "SIGSTOP":
         return "The process was stopped by a signal and never went on", None
     if isinstance(ending, Killed):
-        return f"The process was ended by {SIGNALS.get(ending.signal, ending.signal)}", None
+        ended_by = SIGNALS.get(ending.signal, ending.signal)
+        return f"The process was ended by {ended_by}", SAME_SIZE if ending.signal == "SIGABRT" else None
     if isinstance(ending, TimedOut):
         return f"Still busy after {ending.seconds:.0f} s, and stopped", None
     return "Did not finish", None
+
+
+def _why_raised(ending: Raised) -> str | None:
+    """What an exception comes from that says nothing of the kind itself: asking at a keyboard, or trying out at import
+    what needs a group or is not written."""
+    if ending.type == "EOFError" and "reading a line" in ending.message:
+        return NOBODY_TYPES
+    tried = ending.type == "NotImplementedError" or any(word in ending.message for word in GROUP_WORDS)
+    return AT_IMPORT if ending.importing and tried else None
 
 
 def detail(ending: Ending) -> str:

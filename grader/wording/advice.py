@@ -9,6 +9,7 @@ from grader.model import Finding, Raised, Report, StackFrame
 
 UNWRITTEN = "NotImplementedError"
 """What the stubs raise."""
+NO_IMPORT = "could not be imported"
 
 
 def begun(report: Report) -> bool:
@@ -20,8 +21,8 @@ def begun(report: Report) -> bool:
 
 
 def says_unwritten(finding: Finding) -> bool:
-    """Whether a finding speaks of the stub's own error."""
-    return UNWRITTEN in f"{finding.subject} {finding.actual}"
+    """Whether a finding speaks of the stub's own error. A call at import says nothing of a check."""
+    return UNWRITTEN in f"{finding.subject} {finding.actual}" and not finding.subject.endswith(NO_IMPORT)
 
 
 def first_to_write(report: Report) -> str:
@@ -65,5 +66,5 @@ def _unwritten_frames(report: Report) -> list[StackFrame]:
     """The student's innermost frame of each rank that met the stub's own error."""
     endings = [rank.ending for run in report.runs for rank in run.ranks]
     raised = [ending for ending in endings if isinstance(ending, Raised) and ending.type.split(".")[-1] == UNWRITTEN]
-    stacks = [[frame for frame in ending.stack if frame.student] for ending in raised]
+    stacks = [[frame for frame in ending.stack if frame.student] for ending in raised if not ending.importing]
     return [stack[-1] for stack in stacks if stack]

@@ -154,20 +154,26 @@ class Rank:
             return Attempt(error=error, line=line)
 
     def hold_group(self) -> None:
-        """Keep one reference to every default group that is made from now on. A collective-free precaution:
-        in torch 2.13 a DDP model that is the last owner of a destroyed group can deadlock in its destructor."""
+        """Keep one reference to every group that is made from now on. A collective-free precaution: in torch 2.13 a
+        DDP model that is the last owner of a destroyed group can deadlock in its destructor. And the connections of a
+        group that is left at once stay until the witness has seen whose they are."""
         import torch.distributed as dist
         from torch.distributed import distributed_c10d as c10d
 
-        original = c10d.init_process_group
+        join, make = c10d.init_process_group, c10d.new_group
 
-        @functools.wraps(original)
+        @functools.wraps(join)
         def init_process_group(*args: Any, **kwargs: Any) -> None:
-            original(*args, **kwargs)
+            join(*args, **kwargs)
             self._held.append(dist.group.WORLD)
 
-        c10d.init_process_group = init_process_group
-        dist.init_process_group = init_process_group
+        @functools.wraps(make)
+        def new_group(*args: Any, **kwargs: Any) -> Any:
+            self._held.append(made := make(*args, **kwargs))
+            return made
+
+        c10d.init_process_group = dist.init_process_group = init_process_group
+        c10d.new_group = dist.new_group = new_group
 
     def release_group(self) -> None:
         """Let go of held groups, after student code has returned; the port becomes free again."""
