@@ -40,8 +40,9 @@ class Event:
 
     @property
     def operation(self) -> str:
-        """The operation's name as in a trace: recv, also where the rank waits in "recv from rank 1". None of a span."""
-        return "" if isinstance(self.source, Span) else self.source.operation.partition(" ")[0]
+        """The operation's name as in a trace: recv, also where the rank waits in "recv from rank 1", and lock where it
+        waits in "a lock of its own process". None of a span."""
+        return "" if isinstance(self.source, Span) else self.source.operation.removeprefix("a ").partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

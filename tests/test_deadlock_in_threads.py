@@ -6,7 +6,9 @@ import os
 
 import pytest
 
-from grader.model import Deadlocked
+from grader.model import Case, Deadlocked, RankRecord, Wait
+from grader.ranks.diagnosis import diagnose
+from grader.timeline import Event
 from tests.conftest import LEVELS, RunIt
 
 PROGRAMS = {
@@ -54,3 +56,13 @@ def test_a_thread_that_waits_in_c_hides_no_deadlock(run_on_ranks: RunIt, name: s
         assert isinstance(record.ending, Deadlocked) and record.ending.wait.operation.startswith(WAITS[name])
         assert record.ending.at == line
     assert run.seconds < 30
+
+
+def test_a_lock_has_its_own_hint_and_a_letter_by_its_name() -> None:
+    """Whatever the other ranks wait in, the lock is where to look."""
+    lock = Wait(operation="a lock of its own process")
+    endings = [Deadlocked(wait=lock), Deadlocked(wait=Wait(operation="recv from rank 0"))]
+    case = Case(name="sgd", world_size=2, probe="sgd")
+    found = diagnose(case, [RankRecord(rank=i, ending=ending) for i, ending in enumerate(endings)], "train_ddp.py")
+    assert found is not None and "another thread of the same rank" in str(found.findings[0].hint)
+    assert Event(source=lock, start=0.0, end=1.0).operation == "lock"

@@ -496,4 +496,4 @@ def test_culprit_groups(runs, probe):
 
 def test_culprit_lost(runs, probe):
     """find_culprit: entries in any order, and beginnings that are lost"""
-    expect_found(runs, probe, "lost")
+    expect_found(runs, probe, "lost", "lost in groups")

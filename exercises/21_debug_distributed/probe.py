@@ -404,8 +404,15 @@ KINDS = {
     "groups": "several groups",
     "absent in groups": "several groups, and a rank that does not come",
     "lost": "beginnings lost, and entries in any order",
+    "lost in groups": "several groups, beginnings lost, and entries in any order",
 }
 """What is wrong in a dump, or what makes it hard to find."""
+LIKELY = {
+    "groups": ("operation", "size"),
+    "lost": ("operation", "size", "absent", "skipped"),
+    "lost in groups": ("operation", "size", "absent", "absent"),
+}
+"""What may be wrong where a kind says only what makes it hard to find."""
 
 
 def dumps_of(secret, kind):
@@ -433,7 +440,7 @@ class Job:
         self.group = draw.choice(names[1:] or names)
         self.culprit = draw.choice(self.groups[self.group])
         work[self.fault] = (self.group, *self.collective())
-        if kind == "absent in groups":  # nobody comes to another collective of the culprit's
+        if "in groups" in kind:  # nobody comes to another collective of the culprit's
             work[self.fault + 1 :] = [one for one in work[self.fault + 1 :] if self.goes_on(one[0])]
         start = [(name, *self.collective()) for name in names for _ in range(draw.randint(1, 4))]
         if self.at_once and kind in ("operation", "size"):
@@ -456,8 +463,8 @@ class Job:
             return [one for _, one in own]
         if self.kind == "extra":
             return [*(one for _, one in own), (self.group, *self.collective())]
-        likely = ["operation", "size", *(["absent", "skipped"] if self.kind == "lost" and not self.at_once else [])]
-        kind = self.draw.choice(likely) if self.kind in ("groups", "lost") else self.kind
+        likely = LIKELY.get(self.kind, (self.kind,))
+        kind = self.draw.choice(likely[:2] if self.at_once else likely)
         if kind == "skipped":
             return [one for place, one in own if place != self.fault]
         if "absent" in kind:
@@ -499,12 +506,22 @@ class Job:
             order.sort(key=lambda rank: rank != self.culprit)
         for rank in order:
             entries = [self.entry(one, self.complete(one)) for one in launched[rank]]
-            if self.kind == "lost":
-                lost = self.draw.randint(0, 6)
-                entries = entries[self.fault if self.at_once and rank == self.culprit else lost :]
+            if "lost" in self.kind:
+                entries = entries[self.lost(rank, launched[rank], rank == order[-1]) :]
                 self.draw.shuffle(entries)
             found[rank] = entries
         return found
+
+    def lost(self, rank, launched, busiest):
+        """How many of a rank's entries its buffer has lost. It still has one of the group from before the fault, or the
+        fault itself; but the busiest rank of a large group, if it went on, has none of these."""
+        number = sum(group == self.group for group, *_ in self.work[: self.fault + 1])
+        places = [place for place, (group, *_) in enumerate(launched) if group == self.group]
+        if self.at_once and rank == self.culprit:
+            return places[number - 1]
+        if busiest and rank != self.culprit and len(self.groups[self.group]) > 3 and len(places) > number:
+            return places[number]
+        return min(self.draw.randint(0, 6), places[:number][-1] if places else 6)
 
     def entry(self, one, complete):
         group, operation, size, number = one

@@ -35,6 +35,7 @@ SAME_ORDER = "Every rank of a group must make the same collective calls in the s
 SAME_SIZE = "Every rank of a group must call a collective with tensors of the same size."
 PAIRS = "A blocking send waits for its recv: two ranks that both send first, or both receive first, wait for ever."
 ONE_MEETING = "All ranks have to meet at one address with one world size, each under a rank of its own, 0 among them."
+A_LOCK = "Who waits for a lock or a queue needs another thread of the same rank: which one, and what does it do?"
 ONE_ALONE = "What do the other ranks do when one alone raises?"
 AT_IMPORT = 'Ranks import the file before they have a group. What tries it out belongs under if __name__ == "__main__".'
 GROUP_WORDS = ("process group", "rendezvous")
@@ -209,6 +210,8 @@ def _why_stuck(stuck: Sequence[RankRecord], world_size: int) -> str | None:
         return ONE_ALONE
     if any(word in wait.operation for wait in waits for word in ("rendezvous", "init_process_group")):
         return ONE_MEETING
+    if any(wait.operation.startswith("a lock") for wait in waits):
+        return A_LOCK
     if names & {"send", "recv", "irecv", "isend", "batch_isend_irecv"}:
         return PAIRS
     if len(stuck) < world_size or len({(wait.operation, wait.group) for wait in waits}) > 1:
