@@ -1,9 +1,9 @@
 """Judges the recorded runs of `build_mesh`, `parallelize` and `train_step`.
 
-Expected outputs and losses come from the bare model, trained in one process on the union of the dp batches. They are
-compared at the accuracy of float32: the weight of a batch may well be computed in float32, and a wrong one is wrong by
-a percent or more. Where training differs, `Ranks` tries what common mistakes lead to, rank by rank. Communication is
-judged by the members of the group in which it runs.
+Expected outputs and losses come from the bare model, trained in one process on the union of the dp batches. The weight
+of a batch may well be computed in float32. Where that cannot hold it, and for losses, float32 is the accuracy at which
+they are compared: a wrong weight is wrong by a percent or more. Where training differs, `Ranks` tries what common
+mistakes lead to, rank by rank. Communication is judged by the members of the group in which it runs.
 """
 
 from dataclasses import replace
@@ -18,15 +18,19 @@ SMALL = 1024
 
 
 class Seen(TypedDict):
-    """A mesh's dimensions with their sizes, and the ranks of a rank's group in each."""
+    """A mesh's dimensions with their sizes, the ranks of a rank's group in each, and the type of its device."""
 
     sizes: dict[str, int]
     members: dict[str, list[int]]
+    device: str
 
 
 class Built(Attempt):
+    """`here` is the type of the device on which the rank computes."""
+
     type: str
     seen: Seen | None
+    here: str
 
 
 class Returned(TypedDict):
@@ -247,11 +251,17 @@ def expect_training(probe, run, dp, tp, training, title="", steps=None):
 
 def expect_outputs(probe, run, rank, tp, training, steps, output, right, subject):
     rank.expect_like({"outputs": output}, {"outputs": right}, subject)
-    output, right = output.float(), right.float()
+    dtype = torch.float32 if steps and not weights_are_exact(probe, run.world_size // tp, training) else right.dtype
+    output, right = output.to(dtype), right.to(dtype)
     if not holds(rank.expect_close, output, right, subject, steps=3):  # to explain takes longer than to compare
-        clauses = {clause: one.float() for clause, one in explained(probe, run, rank, tp, training, steps).items()}
+        clauses = {clause: one.to(dtype) for clause, one in explained(probe, run, rank, tp, training, steps).items()}
         clauses = {clause: one for clause, one in clauses.items() if not holds(rank.expect_close, one, right, "")}
         rank.expect_close(output, right, subject, steps=3, alternatives=clauses, budget=2)
+
+
+def weights_are_exact(probe, dp, training):
+    """Whether each batch has the same share of the union, and it is a power of two, which is exact in every dtype."""
+    return len({probe.samples_of(training, place, 0) for place in range(dp)}) == 1 and dp & (dp - 1) == 0
 
 
 def explained(probe, run, rank, tp, training, steps):
@@ -269,7 +279,7 @@ def explained(probe, run, rank, tp, training, steps):
 
 
 def test_dimensions(runs):
-    """The mesh has the dimensions dp and tp, of the right sizes"""
+    """The mesh has the dimensions dp and tp, of the right sizes, for the ranks' device"""
     for run, dp, tp in meshes(runs):
         name = f"mesh {dp}x{tp}"
         arrived(run, name)
@@ -279,6 +289,7 @@ def test_dimensions(runs):
             if built["seen"] is None:
                 rank.fail(f"build_mesh({run.world_size}, {tp})", expected="a DeviceMesh", actual=f"a {built['type']}")
             rank.expect_equal(built["seen"]["sizes"], {"dp": dp, "tp": tp}, f"the mesh of {dp} x {tp}, its dimensions")
+            rank.expect_equal(built["seen"]["device"], built["here"], f"the mesh of {dp} x {tp}, its device type")
 
 
 def test_neighbours(runs):

@@ -16,7 +16,8 @@ def build_mesh(world_size: int, tp_size: int) -> DeviceMesh:
 
     Returns:
         A mesh with the dimensions "dp", of world_size / tp_size ranks, and "tp", of tp_size ranks. The ranks of a tp
-        group are neighbours; those of a dp group lie tp_size apart.
+        group are neighbours; those of a dp group lie tp_size apart. Its device type is "cuda" where every rank can have
+        a GPU of its own, and "cpu" elsewhere.
 
     Raises:
         ValueError: on every rank, where tp_size is below 1 or does not divide world_size.

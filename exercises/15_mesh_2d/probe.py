@@ -141,10 +141,11 @@ def batch(training, secret, step, samples):
 
 
 def looked_at(mesh):
-    """The sizes of a mesh's named dimensions, and the ranks of this rank's group in each."""
+    """The sizes of a mesh's named dimensions, the ranks of this rank's group in each, and the type of its device."""
     names = list(mesh.mesh_dim_names or ())
     members = {name: sorted(dist.get_process_group_ranks(mesh.get_group(name))) for name in names}
-    return {"sizes": dict(zip(names, map(int, mesh.shape), strict=False)), "members": members}
+    sizes = dict(zip(names, map(int, mesh.shape), strict=False))
+    return {"sizes": sizes, "members": members, "device": str(mesh.device_type)}
 
 
 class Grid:
@@ -157,6 +158,7 @@ class Grid:
         built = rank.attempt(rank.student.build_mesh, rank.world_size, tp)
         seen = rank.attempt(looked_at, built.value)
         description = {"type": type(built.value).__name__, "seen": seen.value if seen.error is None else None}
+        description["here"] = rank.device.type
         rank.record(f"mesh {self.name}", {**built.described(), **description})
         self.mesh = built.value if groups.all_agree(seen.value == looked_at(own)) else own
         self.place, self.secret = own.get_local_rank("dp"), shared_secret(rank, own.get_group("tp"))

@@ -24,12 +24,12 @@ F32, F64, BF16, INT, BOOL = torch.float32, torch.float64, torch.bfloat16, torch.
 
 @dataclass(frozen=True)
 class Given:
-    """A tensor of each rank. As `strided` it is transposed, and a part of a longer piece of memory; `graph` makes it
-    need a gradient. In `odd` one rank's elements are this, the last one's."""
+    """A tensor of each rank. Where `strided`, which the ranks go through in turn, it is transposed, and a part of a
+    longer piece of memory; `graph` makes it need a gradient. In `odd` one rank's elements are this, the last one's."""
 
     shape: tuple = ()
     dtype: torch.dtype = F64
-    strided: bool = False
+    strided: tuple = (False,)
     graph: bool = False
     odd: float | None = None
 
@@ -42,10 +42,10 @@ class Given:
         drawn = drawn.abs() + 0.1 if drawn.numel() == 1 else drawn
         return drawn > 0 if self.dtype is BOOL else drawn.to(self.dtype)
 
-    def placed(self, elements, device):
-        """The tensor with these elements."""
-        made = elements.to(device)
-        if self.strided:
+    def placed(self, elements, rank):
+        """A rank's tensor with these elements."""
+        made, device = elements.to(rank.device), rank.device
+        if self.strided[rank.rank % len(self.strided)]:
             memory = torch.zeros((made.shape[1], made.shape[0] + 2), dtype=made.dtype, device=device)
             made = memory[:, 1:-1].t().copy_(made)
         return made.requires_grad_() if self.graph else made
@@ -60,7 +60,11 @@ LOSSES = {
 }
 PAIRS = {
     "two vectors": (Given((5,)), Given((3,))),
-    "a strided matrix and one of bool": (Given((4, 3), F32, strided=True), Given((2, 5), BOOL, strided=True)),
+    "a strided matrix and one of bool": (Given((4, 3), F32, strided=(True,)), Given((2, 5), BOOL, strided=(True,))),
+    "matrices that only some ranks have strided": (
+        Given((3, 4), strided=(False, True)),
+        Given((2, 3), strided=(True, False)),
+    ),
     "int64 and bfloat16": (Given((2, 2), INT), Given((4,), BF16)),
     "two numbers": (Given(), Given()),
     "two vectors, of which the second is empty": (Given((6,)), Given((0,))),
@@ -69,7 +73,8 @@ PAIRS = {
 TENSORS = {
     "a vector": Given((7,)),
     "a vector of 1 MiB": Given((2**17,)),
-    "a strided matrix": Given((4, 3), F32, strided=True),
+    "a strided matrix": Given((4, 3), F32, strided=(True,)),
+    "a matrix that only some ranks have strided": Given((3, 5), strided=(True, False)),
     "a number of int64": Given((), INT),
     "a matrix of bfloat16": Given((2, 3), BF16),
     "no elements": Given((0, 3)),
@@ -138,7 +143,7 @@ def loss_of(given, secret, name, last):
 def mean_loss(rank):
     def call(name, given, **group):
         last = rank.rank == members(name, rank.world_size)[-1]
-        loss = given.placed(loss_of(given, rank.secret, name, last), rank.device)
+        loss = given.placed(loss_of(given, rank.secret, name, last), rank)
         loss = loss.clone() if given.graph else loss  # as in training: no leaf
         outcome = rank.attempt(rank.student.mean_loss, loss, **group)
         return {
@@ -159,7 +164,7 @@ def pair_of(given, secret, name):
 def exchange(rank):
     def call(name, given, **group):
         drawn = pair_of(given, rank.secret, name)
-        handed = [one.placed(elements, rank.device) for one, elements in zip(given, drawn, strict=True)]
+        handed = [one.placed(elements, rank) for one, elements in zip(given, drawn, strict=True)]
         outcome = rank.attempt(rank.student.exchange, *handed, **group)
         returned = outcome.value if isinstance(outcome.value, tuple | list) else ()
         return {
@@ -174,7 +179,7 @@ def exchange(rank):
 
 def pass_around(rank):
     def call(name, given, **group):
-        handed = given.placed(given.values(rank.secret, name), rank.device)
+        handed = given.placed(given.values(rank.secret, name), rank)
         outcome = rank.attempt(rank.student.pass_around, handed, **group)
         came, value = plain(outcome.value), outcome.value
         if isinstance(value, torch.Tensor) and value.numel() and value is not handed:
@@ -205,7 +210,7 @@ def pass_around(rank):
 
 def broadcast_in_group(rank):
     def call(name, given, **group):
-        tensor = given.placed(given.values(rank.secret, name), rank.device)
+        tensor = given.placed(given.values(rank.secret, name), rank)
         memory = tensor.detach()
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
         return {**outcome.described(), "after": plain(memory)}
