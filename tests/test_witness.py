@@ -212,7 +212,7 @@ def test_both_questions_to_the_kernel_get_the_same_answer(monkeypatch: pytest.Mo
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("::1", 0), family=socket.AF_INET6) as two:
         ports = {one.getsockname()[1], two.getsockname()[1]}
         older = sockets.Sockets()
-        monkeypatch.setattr(sockets, "OF_ANY_FAMILY", (sockets._question(19, bytes(56)),))
+        monkeypatch.setattr(sockets, "OF_ANY_FAMILY", (sockets.question_of(19, bytes(56)),))
         monkeypatch.setattr(sockets, "understood", sockets.understood.__wrapped__)
         newer = sockets.Sockets()
         assert newer._asks == sockets.BY_FAMILY

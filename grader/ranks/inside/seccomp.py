@@ -1,11 +1,11 @@
 """A seccomp program that refuses what no exercise needs and what namespaces do not stop.
 
 Sockets other than Unix, IP and netlink (a vsock leads out of a virtual machine, whatever the network namespace says),
-io_uring (it opens sockets without the system call), looking into other processes, objects that outlive all processes
-(System V's, message queues), and doors into the kernel. The host may make networks, one for each run, and no other
-namespace; a rank makes none, and nothing that changes another process's limits, priority or cores. Refused calls fail
-with EPERM. The program is classic BPF as seccomp(2) describes it; bubblewrap loads it for the host, and each rank for
-itself, which needs no rights.
+protocols and memory of which the kernel gives no account, io_uring (it opens sockets without the system call), looking
+into other processes, objects that outlive all processes (System V's, message queues), and doors into the kernel. The
+host may make networks, one for each run, and no other namespace; a rank makes none, and nothing that changes another
+process's limits, priority or cores. Refused calls fail with EPERM. The program is classic BPF as seccomp(2) describes
+it; bubblewrap loads it for the host, and each rank for itself, which needs no rights.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typing import IO
 from grader.ranks.inside import prctl
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1
 _X32 = 0x40000000
 _FAMILIES = (1, 2, 10, 16)
 """AF_UNIX, AF_INET, AF_INET6, AF_NETLINK."""
+_PROTOCOLS = (33, 132, 136, 256, 262)
+"""DCCP, SCTP, UDP-Lite, SMC and MPTCP, whose buffers and bytes no account of the kernel's shows."""
 _SOCKET = {"x86_64": (41, 53), "aarch64": (198, 199)}
 """socket, socketpair"""
 _REFUSED = {
@@ -42,6 +44,7 @@ _REFUSED = {
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
+    "memfd_secret": (447, 447),
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
@@ -124,7 +127,9 @@ def assembled(machine: str, own: int | None = None) -> bytes:
         for numbers, kind in _ON_ONE.values():
             one = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_EQUAL, kind, 1, 0), REFUSE]
             code += _called(numbers[place], [*one, *_among(_SECOND_ARGUMENT, 0, own)])
-    families = _among(_FIRST_ARGUMENT, *_FAMILIES)
+    families = [_instruction(_LOAD, _THIRD_ARGUMENT)]
+    families += [part for one in _PROTOCOLS for part in (_instruction(_EQUAL, one, 0, 1), REFUSE)]
+    families += _among(_FIRST_ARGUMENT, *_FAMILIES)
     for number in _SOCKET[machine]:
         code += _called(number, families)
     return b"".join([*code, ALLOW])

@@ -17,7 +17,7 @@ import psutil
 
 from grader.model import MIB, Limits
 from grader.ranks.request import Request
-from grader.ranks.watch import usage
+from grader.ranks.watch import buffers, usage
 
 EVERY, DISK_EVERY, SHARES_EVERY = 0.25, 1.0, 2.0
 """Seconds between two counts of processes and memory, of files, and of memory with what is shared told apart."""
@@ -58,6 +58,7 @@ class Census:
         self._elsewhere, self._spawned = elsewhere, spawned
         self._counted = self._measured = time.monotonic()
         self._shared_again = 0.0
+        self._shared_at_first = usage.shared_on_machine()
 
     def excess(self, pids: Mapping[int, int]) -> Excess | None:
         """The limit that the run has passed, if any. `pids` maps ranks to their processes, also those that have said
@@ -110,8 +111,10 @@ class Census:
         return {rank: max(0, amount - min(forks[rank], self._base)) for rank, amount in amounts.items()}
 
     def _disk(self, pids: Mapping[int, int]) -> Excess | None:
-        size = sum(map(usage.used, self._elsewhere))
-        size += usage.nameless_files([process.pid for _, process in members(pids)], self._elsewhere)
+        present = [process.pid for _, process in members(pids)]
+        size = sum(map(usage.used, self._elsewhere)) + usage.nameless_files(present, self._elsewhere)
+        if buffers.under_way(present):  # nobody has those files, and nobody knows whose they are
+            size = max(size, usage.shared_on_machine() - self._shared_at_first)
         for count, entry in enumerate(usage.files_below(self._folders), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from grader.model.witness import Below, Seen
-from grader.ranks.watch import usage
+from grader.ranks.watch import buffers, usage
 from grader.ranks.watch.census import members
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.watched import Watched
@@ -58,15 +58,17 @@ class Sights:
         rank.ask(SEEN)
 
     def _memory(self, pid: int, below: list[int], astray: list[int], own: Path) -> int | None:
-        """Pages of its own and of what it started, files without a name, those in its folder, and its part of those in
-        the folders of all ranks and of the processes that no rank is the parent of any more. None where this system
-        does not tell."""
+        """Pages of its own and of what it started, files without a name, what waits in pipes and sockets, files in its
+        folder, and its part of those in the folders of all ranks and of the processes that no rank is the parent of any
+        more. None where this system does not tell."""
         try:
             anonymous, shared = usage.kinds_of_memory(pid)
         except OSError:
             return None
         common = usage.size_of([self._folder.shared, self._folder.temporary]) + sum(map(usage.shared_out, astray))
-        shared = max(shared, usage.nameless_files([pid, *below, *astray])) + sum(map(usage.shared_out, below))
+        everybody = [pid, *below, *astray]
+        shared = max(shared, usage.nameless_files(everybody)) + sum(map(usage.shared_out, below))
+        shared += buffers.waiting(everybody)
         return anonymous - self._base + shared + usage.size_of([own]) + common // self._ranks
 
 

@@ -15,6 +15,7 @@ import psutil
 MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""
 SHARED_MEMORY = "/dev/shm/"
+PARTS = ("Pss_Anon", "Pss_Shmem", "SwapPss", "Private_Hugetlb")
 NAMELESS_MAP = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) ..[-w]s \S+ (\S+) (\d+) +(/dev/zero \(deleted\)|/memfd:.*|/SYSV.*)$", re.M
 )
@@ -31,16 +32,16 @@ def own_memory(pid: int) -> int:
 
 
 def kinds_of_memory(pid: int) -> tuple[int, int]:
-    """Bytes of a process that no file stands behind: its own, and those of shared memory. Raises OSError where this
-    system does not tell, or the process has gone."""
+    """Bytes of a process that no file stands behind: its own, swapped out or not, and those of shared memory. Raises
+    OSError where this system does not tell, or the process has gone."""
     status = Path(f"/proc/{pid}/status")
-    return sum(_kilobytes(status, "RssAnon")), sum(_kilobytes(status, "RssShmem"))
+    return sum(_kilobytes(status, "RssAnon", "VmSwap", "HugetlbPages")), sum(_kilobytes(status, "RssShmem"))
 
 
 def shared_out(pid: int) -> int:
     """The same, where of a page that n processes share each has a part of n. A look takes milliseconds."""
     with contextlib.suppress(OSError):
-        return sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss_Anon", "Pss_Shmem"))
+        return sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup"), *PARTS))
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(pid).memory_full_info().uss)
     return 0
@@ -76,12 +77,21 @@ def nameless_files(pids: Iterable[int], counted: Iterable[Path] = ()) -> int:
     return sum(size for (device, _), size in sizes.items() if device not in others)
 
 
+def descriptors(pid: int) -> Iterator[str]:
+    """A path for each descriptor that a process has open. A thread may have a table of its own."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                folder = f"/proc/{pid}/task/{thread}/fd"
+                yield from (f"{folder}/{name}" for name in os.listdir(folder))
+
+
 def _held(pid: int) -> Iterator[tuple[tuple[int, int], int]]:
-    for entry in os.scandir(f"/proc/{pid}/fd"):
+    for path in descriptors(pid):
         with contextlib.suppress(OSError):
-            seen = os.stat(entry.path)
+            seen = os.stat(path)
             if stat.S_ISREG(seen.st_mode) and (
-                not seen.st_nlink or os.readlink(entry.path).startswith((SHARED_MEMORY, "/memfd:"))
+                not seen.st_nlink or os.readlink(path).startswith((SHARED_MEMORY, "/memfd:"))
             ):
                 yield (seen.st_dev, seen.st_ino), seen.st_blocks * 512
 
@@ -113,9 +123,27 @@ def files_below(places: Iterable[Path]) -> Iterator[os.DirEntry[str]]:
 
 
 def size_of(places: Iterable[Path]) -> int:
-    """Bytes that files in some folders take on the disk, the first MAX_FILES of them."""
+    """Bytes that files in some folders take on the disk, the first MAX_FILES of them, and what their names, what links
+    point to and their attributes hold, which takes no block."""
     size = 0
     for entry in islice(files_below(places), MAX_FILES):
         with contextlib.suppress(OSError):
-            size += entry.stat(follow_symlinks=False).st_blocks * 512
+            seen = entry.stat(follow_symlinks=False)
+            size += max(seen.st_blocks * 512, seen.st_size if entry.is_symlink() else 0)
+            size += len(entry.name) + _attributes(entry.path)
     return size
+
+
+def _attributes(path: str) -> int:
+    """Bytes of what a file's extended attributes are called and hold."""
+    with contextlib.suppress(OSError, AttributeError):
+        names = os.listxattr(path, follow_symlinks=False)
+        return sum(len(name) + len(os.getxattr(path, name, follow_symlinks=False)) for name in names)
+    return 0
+
+
+def shared_on_machine() -> int:
+    """Bytes of shared memory and files in memory of all of this machine."""
+    with contextlib.suppress(OSError):
+        return sum(_kilobytes(Path("/proc/meminfo"), "Shmem"))
+    return 0
