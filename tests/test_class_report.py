@@ -17,6 +17,7 @@ from grader.batch.report.facts import Fault, facts_of
 from grader.batch.report.model import About, ClassReport
 from grader.batch.report.mutants import Likeness, Signature, likeness
 from grader.batch.report.shape import compared, shape
+from grader.batch.report.summary import facts_in, summary_of
 from grader.batch.row import Standing
 from tests.classes import EXERCISE, LATE, OLD, TWICE, finding, report, row, small_class
 
@@ -278,3 +279,22 @@ def test_planted_mistakes_are_named_and_others_are_not():
         told, meant = {faults[name] for name in found.mutants}, {faults[name] for name in true}
         right, named, planted = right + len(told & meant), named + len(told), planted + len(meant)
     assert right / named > 0.95 and right / planted > 0.75, (right, named, planted)
+
+
+def test_a_report_in_short_gives_the_same_facts():
+    """As the ledger keeps it, so that a class report reads those reports alone that show something new."""
+    wrong = report("FBBP", {"runs": [finding("gradients of layer 0", expected="[1.0]", actual="[2.0]")]})
+    for told in (wrong, report("PPPP")):
+        line, facts = summary_of(told), facts_of(told)
+        assert facts_in(line) == replace(facts, sentences={})
+        assert summary_of({**told, "seed": 8}) == line
+    assert summary_of({}) == "" and facts_in("") is None and facts_in('{"form": "older"}') is None
+
+
+def test_reports_in_short_are_not_read_but_for_an_example_of_each_fault():
+    wrong = report("FBBP", {"runs": [finding("gradients of layer 0", expected="[1.0]", actual="[2.0]")]})
+    rows = [row(f"p{number}", {**wrong, "seed": number}) for number in range(5)]
+    whole = class_report(rows)
+    short = [replace(rows[0], summary=summary_of(wrong))]
+    short += [replace(each, summary=summary_of(wrong), data=None) for each in rows[1:]]
+    assert replace(class_report(short), header=whole.header) == whole

@@ -23,7 +23,7 @@ from grader.batch.store import Store
 from grader.model.errors import RunError, UsageError
 
 FILE, OBJECTS, SHARDS = "ledger.sqlite3", "objects", "shards"
-VERSION = 1
+VERSION = 2
 PATIENCE = 60.0
 """Seconds that the driver waits for a reader's page, and a reader for a commit."""
 SCHEMA = """
@@ -43,6 +43,8 @@ CREATE TABLE IF NOT EXISTS attempts (
     sentence TEXT NOT NULL, report TEXT NOT NULL, log TEXT NOT NULL, seconds REAL NOT NULL, at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS attempts_by_unit ON attempts (unit);
 CREATE INDEX IF NOT EXISTS attempts_by_time ON attempts (at);
+CREATE TABLE IF NOT EXISTS kinds (kind TEXT PRIMARY KEY, summary TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS summaries (report TEXT PRIMARY KEY, kind TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS plans (
     plan INTEGER PRIMARY KEY, digest TEXT NOT NULL, seed INTEGER NOT NULL, at REAL NOT NULL, content TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (
@@ -56,8 +58,10 @@ CREATE TABLE IF NOT EXISTS published (
 """
 PAGE = """
 SELECT e.exercise, e.who, e.attempt, e.weight, e.kept, e.late, e.submitted_at, e.untouched, u.unit, u.standing, u.seed,
-    u.unstable, u.flipped, u.seconds, u.busy, u.cpu, u.report, u.runs, u.mark, u.max_score, f.content
+    u.unstable, u.flipped, u.seconds, u.busy, u.cpu, u.report, u.runs, u.mark, u.max_score, f.content,
+    k.summary
 FROM entries e JOIN units u ON u.unit = e.unit JOIN files f ON f.files = u.files
+    LEFT JOIN summaries s ON s.report = u.report LEFT JOIN kinds k ON k.kind = s.kind
 WHERE e.plan = ? AND (e.exercise, e.who, e.attempt) > (?, ?, ?) ORDER BY e.exercise, e.who, e.attempt LIMIT 500
 """
 
@@ -133,6 +137,12 @@ class Ledger:
             for row in several:
                 yield self._row(row, counts=row is counting)
 
+    def exercises(self) -> list[str]:
+        """The exercises of the plan in force."""
+        plan = self.plan()
+        query = "SELECT DISTINCT exercise FROM entries WHERE plan = ? ORDER BY exercise"
+        return [row["exercise"] for row in self.all(query, [plan["plan"] if plan else 0])]
+
     def _entries(self, plan: int) -> Iterator[sqlite3.Row]:
         """The entries of a plan with their units, in the order of their key."""
         after: tuple[str, str, int] = ("", "", 0)
@@ -165,6 +175,7 @@ class Ledger:
             report_path=path(row["report"]),
             source_path=path(names[0][1] if names else ""),
             runs_path=path(row["runs"]),
+            summary=row["summary"] or "",
         )
 
     # ── for the modules of this package ──

@@ -74,7 +74,8 @@ def _units(connection: sqlite3.Connection) -> None:
         every = list(dict.fromkeys([*json.loads(row["flipped"]), *json.loads(row["flips"]), *flips]))
         values = [int(bool(every)), json.dumps(every), row["unit"]]
         connection.execute("UPDATE units SET unstable = ?, flipped = ? WHERE unit = ?", values)
-    connection.execute("INSERT OR IGNORE INTO files SELECT * FROM other.files")
+    for table in ("files", "kinds", "summaries"):
+        connection.execute(f"INSERT OR IGNORE INTO {table} SELECT * FROM other.{table}")
     connection.execute(
         "INSERT OR REPLACE INTO units SELECT o.* FROM other.units o LEFT JOIN units m ON m.unit = o.unit "
         "WHERE m.unit IS NULL OR (m.standing != 'final' AND (o.standing = 'final' OR m.standing = 'expected'))"

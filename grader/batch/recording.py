@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grader.batch.ledger import Ledger
+from grader.batch.report.summary import summary_of
 from grader.batch.row import Standing
 from grader.batch.seam import Graded, Refused
 
@@ -23,7 +25,8 @@ RUN, JUDGE = "run", "judge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a report comes to. `checks` maps each check to its status; `mark` is None where the grader was at fault."""
+    """What a report comes to. `checks` maps each check to its status; `mark` is None where the grader was at fault.
+    `summary` is what a class report takes from it."""
 
     status: str
     score: float
@@ -31,6 +34,7 @@ class Told:
     mark: float | None
     checks: Mapping[str, str]
     seed: int
+    summary: str = ""
 
     @property
     def standing(self) -> Standing:
@@ -47,6 +51,7 @@ def told(report: bytes) -> Told:
         mark=None if data["mark"] is None else float(data["mark"]),
         checks={check["id"]: check["status"] for check in data["checks"]},
         seed=int(data["seed"]),
+        summary=summary_of(data),
     )
 
 
@@ -63,6 +68,7 @@ class Settled:
     report: str = ""
     log: str = ""
     seconds: float = 0.0
+    summary: str = ""
     changes: Mapping[str, Any]
 
 
@@ -95,6 +101,7 @@ def graded(ledger: Ledger, event: Graded, said: Told, kind: str, at: float) -> S
         report=report,
         log=store.put_compressed(event.log, ".log"),
         seconds=event.seconds,
+        summary=said.summary,
         changes=changes,
     )
 
@@ -148,6 +155,10 @@ def _write(connection: sqlite3.Connection, one: Settled) -> None:
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [one.unit, one.kind, one.slot, one.outcome, one.sentence, one.report, one.log, one.seconds, one.at],
     )
+    if one.summary:
+        kind = hashlib.sha256(one.summary.encode()).hexdigest()[:32]
+        connection.execute("INSERT OR IGNORE INTO kinds VALUES (?, ?)", [kind, one.summary])
+        connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", [one.report, kind])
     if one.changes:
         columns = ", ".join(f"{name} = ?" for name in one.changes)
         connection.execute(f"UPDATE units SET {columns} WHERE unit = ?", [*one.changes.values(), one.unit])

@@ -33,7 +33,8 @@ class Row:
     is None where there is none yet; `source` is the submitted file, or None where it is missing. `unstable` says that
     two grades of the unit gave different verdicts, and `flipped` names the checks that came out otherwise. `attempt` is
     which of this person's hand-ins it is, from 1, and `counts` whether it is the one that is marked. `seconds`, `busy`
-    and `cpu` are those of the slot's grade, 0 where there was none."""
+    and `cpu` are those of the slot's grade, 0 where there was none. `summary` is what a class report takes from the
+    report (`report.summary`), where that is known."""
 
     who: str
     exercise: str
@@ -55,6 +56,7 @@ class Row:
     report_path: Path | None = None
     source_path: Path | None = None
     runs_path: Path | None = None
+    summary: str = ""
 
     def report(self) -> Mapping[str, Any] | None:
         """The report as data, read anew. The file is compressed where its name ends in .gz."""

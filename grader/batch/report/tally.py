@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.batch.report.facts import Check, Facts, Fault, Standstill, facts_of
+from grader.batch.report.summary import facts_in
 from grader.batch.row import Row, Standing
 
 REMEMBERED = 20_000
@@ -96,11 +97,13 @@ def _fresh(row: Row) -> ExerciseTally:
 
 
 def _read(row: Row, known: dict[Path, Facts | None], sentences: dict[Fault, str]) -> Facts | None:
-    """The facts of a row's report, whose new sentences join the others; each file is read once. None where there is
-    none, or none that can be read."""
+    """The facts of a row's report, whose new sentences join the others; each file is read once, and not at all
+    where the row has them in short and nothing is new. None where there is none, or none that can be read."""
     path = row.report_path
     if row.standing is not Standing.FINAL or path is None:
         return None
+    if (summed := facts_in(row.summary)) is not None and summed.faults <= sentences.keys():
+        return summed
     if path not in known:
         if len(known) >= REMEMBERED:
             del known[next(iter(known))]

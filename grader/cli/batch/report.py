@@ -54,7 +54,7 @@ def command(
     root = catalog.repository_root()
     with Ledger(folder) as ledger:
         about = _about(ledger)
-        exercises = sorted({row.exercise for row in ledger.rows()})
+        exercises = ledger.exercises()
         if mutants:
             _record(exercises, root, sandbox)
         known = {name: signatures.known(name, root) for name in exercises}
