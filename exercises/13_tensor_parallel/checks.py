@@ -8,7 +8,20 @@ the same way, so that a sum that was forgotten is told by name.
 import torch
 from torch.nn.functional import gelu, linear
 
-from grader.checks import Attempt, NotJudged, Tensor, Tensors, TypedDict, holds, line_of, rank_list, replay, told
+from grader.checks import (
+    Attempt,
+    NotJudged,
+    Tensor,
+    Tensors,
+    TypedDict,
+    amount,
+    holds,
+    line_of,
+    memory,
+    rank_list,
+    replay,
+    told,
+)
 
 
 class Built(Attempt):
@@ -236,6 +249,18 @@ def test_own_storage(runs, probe):
                 fine = seen["raised"] or seen["all"] <= SLACK * seen["slices"] + SMALL
                 subject = f"bytes that {NAMES[kind]} keeps alive when the caller has let go of the dense ones"
                 rank.expect(fine, subject, f"{seen['slices']}, those of its slices", seen["all"])
+            expect_slices_alone(rank, probe)
+
+
+def expect_slices_alone(rank, probe):
+    """Of large layers, one module after the other, a rank keeps its slices, in whatever form it keeps something."""
+    slices = 0
+    for kind in probe.LAYERS:
+        slices += probe.large_bytes(kind, rank.world_size)
+        most, seen = SLACK * slices, memory.kept(rank, probe.MEASURED, kind)
+        subject = f"what a rank keeps when {NAMES[kind]} was built from large layers, which the caller has let go"
+        wanted = f"at most {amount(most)}, since the slices have {amount(slices)}"
+        rank.expect(seen <= most, subject, wanted, amount(seen))
 
 
 def test_dense_unchanged(runs, probe):

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from grader.kit import meeting, processes
-from grader.kit.memory import disregard_existing, storages
+from grader.kit.memory import Meter, disregard_existing, storages
 from grader.kit.values import normal
 
 # -- what is built and what goes in -----------------------------------------------------------------------------------
@@ -111,6 +111,7 @@ BUILT = {
     "a new row-parallel layer without bias": Given("row", bias=False),
 }
 """Layers that are looked at and not called."""
+LAYERS = ("column", "row", "mlp")
 COLUMN = {
     "a column-parallel layer without bias": Given("column", bias=False),
     "a column-parallel layer": Given("column"),
@@ -158,7 +159,11 @@ what it has communicated."""
 CALLS = {name: given for stage in STAGES for name, given in stage.items()}
 
 WIDE = 48, 96
-"""Features in and out of the layers whose memory is measured."""
+"""Features in and out of the layers whose tensors are counted."""
+LARGE = 768, 1536
+"""Those of the layers whose memory is measured, from outside as well: 9 MiB a weight, of which a slice has half."""
+MEASURED, FLOAT = "large layers", 8
+"""What is measured, and the bytes of an element."""
 
 GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), "ranks 1, 2 and 3": (1, 2, 3)}
 """The ranks of the world in some groups."""
@@ -264,7 +269,8 @@ def layers(rank):
     for name, given in BUILT.items():
         rank.record(name, look_at(rank, given, name))
     disregard_existing()
-    rank.record("kept", {kind: kept_by(rank, kind) for kind in ("column", "row", "mlp")})
+    rank.record("kept", {kind: kept_by(rank, kind) for kind in LAYERS})
+    measure(rank)
     ways = itertools.cycle([(), (None,), (dist.group.WORLD,)])
     for stage in STAGES:
         for name, given in stage.items():
@@ -305,16 +311,40 @@ def look_at(rank, given, name):
     }
 
 
+def sizes_of(kind, features, out):
+    """Features in and out of each dense layer."""
+    return [(features, out), (out, features)] if kind == "mlp" else [(features, out)[:: 1 if kind == "column" else -1]]
+
+
+def made(rank, kind, width):
+    """What came of building from dense layers of this width, which nobody but the student may have any more."""
+    dense = [nn.Linear(*size, dtype=torch.float64, device=rank.device) for size in sizes_of(kind, *width)]
+    return rank.attempt(build, rank, kind, dense)
+
+
+def measure(rank):
+    """What the process keeps of one large module after the other."""
+    meter, modules = Meter(rank, MEASURED), []
+    for kind in LAYERS:
+        modules.append(made(rank, kind, LARGE).value)
+        rank.record(*meter.growth(kind))
+
+
+def large_bytes(kind, number):
+    """Those of the slices that one of `number` ranks has of a large module."""
+    given, found = Given(kind), 0
+    for (_, dim, *_), (features, out) in zip(given.layers(), sizes_of(kind, *LARGE), strict=True):
+        found += FLOAT * (features * out // number + (out // number if dim == 0 else out))
+    return found
+
+
 def kept_by(rank, kind):
     """What a module of wide layers keeps alive when the caller has let go of the dense ones: bytes of all tensors, and
     of those of its slices."""
-    given, (features, out) = Given(kind), WIDE
-    sizes = [(features, out), (out, features)] if kind == "mlp" else [WIDE if kind == "column" else WIDE[::-1]]
+    given = Given(kind)
     gc.collect()
     before = storages()
-    dense = [nn.Linear(*size, dtype=given.dtype, device=rank.device) for size in sizes]
-    outcome = rank.attempt(build, rank, kind, dense)
-    del dense
+    outcome = made(rank, kind, WIDE)
     gc.collect()
     own = sum(local(one).nbytes for one in held(outcome.value, given).values() if one is not None)
     return {**outcome.described(), "all": storages() - before, "slices": own}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CPU_SECONDS = 5
 """Ten times what the densest honest file of 256 KiB takes, the largest that is read."""
-MEMORY = 512 * 2**20
+MEMORY = 384 * 2**20
 """Bytes of address space; the densest honest file takes a quarter."""
 NESTED, MEMORY_GONE = "nested", "memory"
 PARSED_ONLY = 0x400

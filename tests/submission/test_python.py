@@ -107,7 +107,7 @@ def test_a_file_that_takes_too_much_to_compile_is_the_students_problem(root: Pat
     does not."""
     levels = [f"{'  ' * depth}try:\n{'  ' * depth}  x\n{'  ' * depth}finally:\n" for depth in range(18)]
     found = problem(root, f"{''.join(levels)}{'  ' * 18}pass\n".encode())
-    assert found.subject == "The file takes too much memory to compile" and found.expected == "at most 512 MiB"
+    assert found.subject == "The file takes too much memory to compile" and found.expected == "at most 384 MiB"
 
 
 def test_a_killed_compiler_is_no_problem_of_the_students(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
