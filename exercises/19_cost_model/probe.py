@@ -240,10 +240,10 @@ def show(rank, draw, arguments, path):
         states["after"] = state(standing)
         pair = interleaved(rank, draw, given("first"), given("second"))
         rank.record("side by side", [described(one) for one in pair])
-    rank.record("arguments", after_a_call(rank, draw, given("arguments"), further))
-    rank.record("defaults again", described(rank.attempt(draw)))
     rank.record("states", states)
     rank.record("picture", picture(Path(path), second.value))
+    rank.record("arguments", after_a_call(rank, draw, given("arguments"), further))
+    rank.record("defaults again", described(rank.attempt(draw)))
 
 
 def after_a_call(rank, draw, given, path):
