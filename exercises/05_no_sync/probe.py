@@ -25,7 +25,7 @@ PLANS = {
     "one": [[4], [4], [4]],
     "counts": [[8], [2, 2, 2, 2], [4, 4]],
     "all": [[3], [1, 4, 2, 2], [6, 1]],
-    "many": [[700, 601], [400, 350]],
+    "many": [[433] * 3, [250] * 3],
     "long": [[1] * 9, [2] * 9],
 }
 """For each kind of call, the samples in each micro-batch of each rank. A call with leftovers has the very data of the
