@@ -147,7 +147,7 @@ def test_rendezvous(runs):
         wanted, group = rank.read("given", str), rank.read("group", places.Group | None)
         seen, subject = group and group["meeting"], "MASTER_ADDR:MASTER_PORT of the group"
         rank.expect(seen in (wanted, None), subject, f"{wanted}, as in the environment", seen)
-    for rank in chain(*runs("alone")):
+    for rank in chain(*runs("alone", recorded=["host", "unplaced", "asked"])):
         expect_default_place(rank)
 
 
@@ -221,7 +221,7 @@ def initial_state(rank, used, probe):
     """The state of rank 0's model after construction. Where it built several, the one that it uses."""
     built = states_of(rank, probe, "built")
     rank.expect(built, "the models built", "at least one", "none")
-    for number, state in enumerate(built):
+    for number, state in enumerate(built, rank.parameters.get("before", 0)):
         own = probe.initial_values(rank.secret, number, state)
         rank.expect_equal(state, own, "the values that model_class() gave the model")
     return next((state for state in built if all(state[name].equal(used[name]) for name in state)), built[-1])
@@ -394,12 +394,17 @@ def expect_model(rank):
 def test_checkpoint(runs, probe):
     """The checkpoint loads into a bare model and holds the trained values"""
     for training in [alone(runs, probe), *(run[0] for run in together(runs, probe))]:
-        rank, start, final = training.rank, training.states[0], training.states[-1]
-        data, missing = rank.read("checkpoint", bytes | None), "a file at checkpoint_path"
-        content = rank.expect_loads(data, "rank 0's checkpoint", missing=missing)
-        what_if = {clause: by_name(state) for clause, state in older(rank, probe).items()}
-        subject = "the checkpoint's entry"
-        rank.expect_close(by_name(content), by_name(final), subject, alternatives=what_if, stale=start, budget=3)
+        expect_saved(training, probe)
+
+
+def expect_saved(training, probe):
+    """Rank 0's file holds what it has trained."""
+    rank, start, final = training.rank, training.states[0], training.states[-1]
+    data, missing = rank.read("checkpoint", bytes | None), "a file at checkpoint_path"
+    content = rank.expect_loads(data, "rank 0's checkpoint", missing=missing)
+    what_if = {clause: by_name(state) for clause, state in older(rank, probe).items()}
+    subject = "the checkpoint's entry"
+    rank.expect_close(by_name(content), by_name(final), subject, alternatives=what_if, stale=start, budget=3)
 
 
 def by_name(state):
@@ -432,7 +437,7 @@ def expect_left(rank, left, when):
 
 def test_errors(runs):
     """Exceptions reach the caller, and the group is left then too"""
-    for rank in chain(*runs("alone")):
+    for rank in chain(*runs("alone", recorded=["unbuildable"])):
         expect_passed_on(rank, "unbuildable", "this model cannot be built", "after model_class() raised")
     for rank in chain(*runs("stumble", recorded=["step", "again"])):
         expect_passed_on(rank, "step", "the second step stumbles", "after the model raised in step 2")
@@ -447,6 +452,24 @@ def expect_passed_on(rank, name, message, when):
     same = call["raised"][0] == "Stumble" and message in call["message"]
     rank.expect(same, subject, f"Stumble: {message}", call["message"])
     expect_left(rank, call["left"], when)
+
+
+def test_calls_again(runs, probe):
+    """A later call in the same process trains anew, on its own model and data, and saves its own file"""
+    again = alone(runs, probe, "alone")
+    rank = again.rank
+    wanted, subject = initial_state(rank, again.states[0], probe), "the state before the first step of another call:"
+    rank.expect_close(again.states[0], wanted, subject, budget=2)
+    expect_epochs(again)
+    expect_batches(again)
+    expect_plain_steps(again)
+    expect_rate(again)
+    expect_all_used([again], rank.parameters["epochs"])
+    expect_shuffled(again, rank.parameters["epochs"])
+    expect_model(rank)
+    expect_saved(again, probe)
+    expect_files(rank, [probe.CHECKPOINT])
+    expect_left(rank, rank.read("left", bool), "after another call")
 
 
 PLACES = {

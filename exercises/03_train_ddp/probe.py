@@ -128,14 +128,14 @@ class Notes(spies.StepNotes):
     """What one call of `train_ddp` did with the spy in this process: its steps, the models built and their first
     values, the group during the first step (`seen`), and the learning rates of torch's optimizers."""
 
-    def __init__(self, rank):
+    def __init__(self, rank, before=0):
         super().__init__(at_first=groups.default_group)
-        self.secret = rank.secret
+        self.secret, self.before = rank.secret, before
         self.models, self.built, self.rates = [], [], set()
 
     def constructed(self, model):
         tensors = model.tensors()
-        for name, value in initial_values(self.secret, len(self.models), tensors).items():
+        for name, value in initial_values(self.secret, self.before + len(self.models), tensors).items():
             tensors[name].data.copy_(value)
         self.models.append(model)
         self.built.append(model.state())
@@ -148,10 +148,11 @@ class Notes(spies.StepNotes):
         self.rates.update(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
 
 
-def watch(rank):
-    """Fresh notes for the next call; every rank's random numbers differ."""
-    values.seed_generators(values.seed_for(rank.secret, "torch"))
-    Classifier.notes = Notes(rank)
+def watch(rank, before=0):
+    """Fresh notes for the next call, which begins with the models after the first `before`; every rank's random numbers
+    differ."""
+    values.seed_generators(values.seed_for(rank.secret, "torch", before))
+    Classifier.notes = Notes(rank, before)
     return Classifier.notes
 
 
@@ -169,7 +170,7 @@ def train(rank):
     if parameters.get("older") and rank.rank == 0:
         torch.save(older_state(rank.secret, Classifier().tensors()), folder / CHECKPOINT)
     data = data_of(rank.seed, parameters["samples"])
-    function, notes = rank.student.train_ddp, watch(rank)
+    function, notes = rank.student.train_ddp, watch(rank, parameters.get("before", 0))
     register_optimizer_step_pre_hook(notes.stepping)
     rank.record("given", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
     returned = function(rank.rank, rank.world_size, Classifier, data, parameters["epochs"], **options)
@@ -238,9 +239,10 @@ def staged_for(rank, call):
 
 
 def alone(rank):
-    """Two calls in one process, on one rank: first one that is told no meeting place, and then one of a model that
-    cannot be built. (Where several ranks let rank 0 build for all, the others would wait for it.)"""
-    asked = []
+    """Three calls in one process, on one rank: one that is told no meeting place and asked for little, one of a model
+    that cannot be built (where several ranks let rank 0 build for all, the others would wait for it), and a whole one
+    with other data, another model and other options, which must owe nothing to those before it."""
+    asked, little = [], rank.parameters["little"]
 
     def place(options):
         """A port that the system assigns, which is right for a rank that is alone."""
@@ -249,19 +251,24 @@ def alone(rank):
 
     stores.stand_in_for_stores(place)
     rank.record("host", socket.gethostname())
-    attempt(rank, "unplaced")
+    data = data_of(rank.seed + 1, little["samples"])
+    first = rank.scratch / "first.pt"
+    attempt(rank, "unplaced", data=data, epochs=little["epochs"], checkpoint_path=first, **little["options"])
+    first.unlink(missing_ok=True)
     rank.record("asked", asked)
     leave(rank, "unplaced")
     os.environ.setdefault("MASTER_ADDR", "localhost")
     attempt(rank, "unbuildable", Unbuildable)
+    leave(rank, "unbuildable")
+    train(rank)
 
 
-def attempt(rank, call, model_class=Classifier, data=None, **options):
+def attempt(rank, call, model_class=Classifier, data=None, epochs=None, **options):
     """One call of `train_ddp` that may raise. Whether it did."""
     data = data_of(rank.seed, rank.parameters["samples"]) if data is None else data
     function, notes = rank.student.train_ddp, watch(rank)
-    arguments = (rank.rank, rank.world_size, model_class, data, rank.parameters["epochs"])
-    outcome = rank.attempt(function, *arguments, **rank.parameters["options"], **options)
+    arguments = (rank.rank, rank.world_size, model_class, data, epochs or rank.parameters["epochs"])
+    outcome = rank.attempt(function, *arguments, **(rank.parameters["options"] | options))
     rank.record(call, {**outcome.described(), "left": not dist.is_initialized(), "steps": len(notes.batches)})
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -409,14 +409,19 @@ def expect_step(run, members, name, training, what):
 def test_complete_on_return(runs):
     """When save_checkpoint returns on any rank, the file is complete"""
     for run in runs("slow"):
-        settled, before = (run[0].read(name, bytes | None) for name in ("settled", "before"))
+        first, second = (run[0].read(f"{name}_settled", bytes | None) for name in ("first", "second"))
         for rank in reversed(list(run)):
-            expect_success(rank, "first", "saving")
-            expect_success(rank, "saved", "saving again while rank 0's disk is slow")
-            data = rank.read("file", bytes | None)
-            subject = "the file at the moment when this rank returned"
-            new = settled is not None and data == settled and data != before
-            rank.expect(new, subject, "the whole new file", condition(rank, data, before))
+            expect_success(rank, "first", "saving while rank 0's disk is slow")
+            expect_whole(rank, "first_file", first, None)
+            expect_success(rank, "second", "saving again while rank 0's disk is slow")
+            expect_whole(rank, "second_file", second, first)
+
+
+def expect_whole(rank, name, settled, before):
+    """What this rank found under the path when it returned is what was there when all had returned, and is new."""
+    data, subject = rank.read(name, bytes | None), "the file at the moment when this rank returned"
+    new = settled is not None and data == settled and data != before
+    rank.expect(new, subject, "the whole new file", condition(rank, data, before))
 
 
 def test_previous_survives(runs):

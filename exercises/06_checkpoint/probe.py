@@ -321,26 +321,26 @@ def load_elsewhere(rank, path, name):
 
 
 def slow(rank):
-    """Save over an older file while rank 0's writing is held up until another rank returns, or all of them wait."""
+    """Save, and save over that file, while rank 0's writing is held up until another rank returns, or all of them
+    wait."""
     spy, path = disturb.WriteSpy(), str(files.shared_folder(rank, "checkpoints") / FILE)
     disturb.shorten_sleeps()
-    trainee = Trainee(rank, "sgd").train([0])
-    rank.record("first", trainee.save(path, 1).described())
-    rank.record("before", files.content(path))
-    trainee.train([1])
+    trainee = Trainee(rank, "sgd")
     pids = meeting.tell_all(rank, "pids", os.getpid())
-    with spy.telling(hold_up(rank, pids)) if rank.rank == 0 else nullcontext():
-        outcome = trainee.save(path, 2)
-    rank.record("file", files.content(path))
-    (rank.shared / f"returned{rank.rank}").touch()
-    rank.record("saved", outcome.described())
-    dist.barrier()
-    rank.record("settled", files.content(path))
+    for epoch, name in enumerate(("first", "second"), 1):
+        trainee.train([epoch - 1])
+        with spy.telling(hold_up(rank, pids, name)) if rank.rank == 0 else nullcontext():
+            outcome = trainee.save(path, epoch)
+        rank.record(f"{name}_file", files.content(path))
+        (rank.shared / f"{name}{rank.rank}").touch()
+        rank.record(name, outcome.described())
+        dist.barrier()
+        rank.record(f"{name}_settled", files.content(path))
 
 
-def hold_up(rank, pids):
+def hold_up(rank, pids, name):
     """A handler that keeps rank 0 from writing on until some rank has returned or all others have slept for a while."""
-    returned = [rank.shared / f"returned{other}" for other in pids]
+    returned = [rank.shared / f"{name}{other}" for other in pids]
 
     def hold(_):
         asleep = processes.asleep_for(LOOKS, (pid for other, pid in pids.items() if other != rank.rank))
