@@ -78,7 +78,7 @@ def general(seed):
     epochs = [0, 1, rng.randrange(2, 30)]
     shapes = product((True, False), (False, True), sizes, (1, 2, 3, 4, 5))
     return [
-        Setting(n, replicas, shuffle, drop_last, rng.randrange(1000), epochs[number % 3])
+        Setting(n, replicas, shuffle, drop_last, rng.randrange(1, 1000), epochs[number % 3])
         for number, (shuffle, drop_last, n, replicas) in enumerate(shapes)
     ]
 
@@ -93,7 +93,7 @@ def small(seed):
     rng = values.random_for(seed, "small")
     shapes = [(0, 1), (0, 3), (1, 2), (1, 4), (2, 3), (2, 5), (3, 8), (5, 11)]
     return [
-        Setting(n, N, *flags, rng.randrange(1000), rng.randrange(30))
+        Setting(n, N, *flags, rng.randrange(1, 1000), rng.randrange(30))
         for n, N in shapes
         for flags in product((True, False), (False, True))
     ]

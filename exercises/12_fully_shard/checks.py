@@ -46,7 +46,7 @@ class Trained(Attempt):
     returned: Returned
 
 
-class Slow(TypedDict):
+class HeldUp(TypedDict):
     """The file as a rank found it when its save returned: whether it was there, the older one, the one that stayed."""
 
     older: bool
@@ -457,14 +457,21 @@ def test_rank_0_alone(runs):
 
 def test_complete_on_return(runs):
     """When save_full_checkpoint returns on any rank, the file is complete"""
-    (run,) = runs("three", recorded=["slow"])
-    for rank in reversed(list(run)):
-        for what in ("older", "slow"):
-            rank.expect_success(rank.read(f"{what}_saved", Attempt), "saving while rank 0's disk is slow")
-        found = rank.read("slow", Slow)
-        seen = "the older file" if found["older"] else "a part of it" if found["there"] else "there is no file"
-        right, subject = found["settled"] and not found["older"], "the file at the moment when this rank returned"
-        rank.expect(right, subject, "the whole new file", seen)
+    (run,) = runs("three", recorded=["slow_held_up"])
+    for what in ("first", "slow"):
+        for rank in reversed(list(run)):
+            expect_complete(rank, what)
+
+
+def expect_complete(rank, what):
+    """A rank that returned from this save found the file that was there in the end, and a new one."""
+    for saved in ("older", "slow") if what == "slow" else (what,):
+        rank.expect_success(rank.read(f"{saved}_saved", Attempt), "saving while rank 0's disk is slow")
+    found = rank.read(f"{what}_held_up", HeldUp)
+    seen = "the older file" if found["older"] else "a part of it" if found["there"] else "there is no file"
+    right = found["there"] and found["settled"] and not found["older"]
+    which = "its first save" if what == "first" else "a later save"
+    rank.expect(right, f"the file at the moment when this rank returned from {which}", "the whole new file", seen)
 
 
 def expect_gathers_again(rank, probe):

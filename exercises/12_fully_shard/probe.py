@@ -5,7 +5,6 @@ contract has it; a rank's batches are its own, from its secret. Nothing here kno
 """
 
 import os
-from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -246,20 +245,23 @@ def submesh(rank):
 
 def save_while_training(rank, mesh, spy, folder):
     """Save after the first step, in the middle of the second one, and after an evaluation over the first file; then
-    train on."""
+    train on. Where slow writing is another part, the first save of all is slow, too."""
     noted, path = [], folder / "model.pt"
-    trainee = Trainee(rank, "tied", mesh, rank.seed, SAVED)
+    trainee, note = Trainee(rank, "tied", mesh, rank.seed, SAVED), disturb.note_writes(noted, rank.shared, rank.scratch)
 
-    def save(what, to):
-        with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
-            outcome = rank.attempt(rank.student.save_full_checkpoint, trainee.model, to)
-        rank.record(f"{what}_saved", outcome.described())
+    def save(what, to, *, slow=False):
+        if slow:
+            save_held_up(rank, spy, trainee.model, to, what, note)
+        else:
+            with spy.telling(note):
+                outcome = rank.attempt(rank.student.save_full_checkpoint, trainee.model, to)
+            rank.record(f"{what}_saved", outcome.described())
         if rank.rank == 0:
             rank.record(f"{what}_file", files.content(to))
         dist.barrier()
 
     trainee.step(0)
-    save("first", str(path))
+    save("first", str(path), slow="slow" in rank.parameters["then"])
     trainee.backward(1)
     save("inside", folder / "inside.pt")
     trainee.update()
@@ -283,33 +285,45 @@ def save_dtypes(rank, mesh, folder):
 
 
 def save_slowly(rank, mesh, spy, folder):
-    """Save over an older file while rank 0's writing is held up until another rank returns, or all of them wait."""
+    """Save over an older file while rank 0's writing is held up."""
     path, trainee = str(folder / "slow.pt"), Trainee(rank, "list", mesh, rank.seed)
-    save = rank.student.save_full_checkpoint
     disturb.shorten_sleeps()
-    rank.record("older_saved", rank.attempt(save, trainee.model, path).described())
+    outcome = rank.attempt(rank.student.save_full_checkpoint, trainee.model, path)
+    rank.record("older_saved", outcome.described())
     dist.barrier()
-    older = files.content(path)
     trainee.backward(0)
     trainee.update()
-    pids = meeting.tell_all(rank, "pids", os.getpid())
-    with spy.telling(hold_up(rank, pids)) if rank.rank == 0 else nullcontext():
-        outcome = rank.attempt(save, trainee.model, path)
+    save_held_up(rank, spy, trainee.model, path, "slow")
+
+
+def save_held_up(rank, spy, model, path, name, *handlers):
+    """Save while rank 0's writing is held up until another rank returns, or all of them wait. What each rank finds as
+    it returns is compared with what was there before, and with what is there in the end."""
+    older = files.content(path)
+    pids = meeting.tell_all(rank, f"{name} pids", os.getpid())
+    told = [*handlers, *([hold_up(rank, name, pids)] if rank.rank == 0 else [])]
+    with spy.telling(lambda write: [handler(write) for handler in told]):
+        outcome = rank.attempt(rank.student.save_full_checkpoint, model, path)
     found = files.content(path)
-    (rank.shared / f"returned{rank.rank}").touch()
-    rank.record("slow_saved", outcome.described())
+    returned(rank, name).touch()
+    rank.record(f"{name}_saved", outcome.described())
     dist.barrier()
-    settled = files.content(path)
-    rank.record("slow", {"older": found == older, "settled": found == settled, "there": found is not None})
+    settled, there = files.content(path), found is not None
+    rank.record(f"{name}_held_up", {"older": there and found == older, "settled": found == settled, "there": there})
 
 
-def hold_up(rank, pids):
+def returned(rank, name, number=None):
+    """The file that tells that a rank, this one unless numbered, has returned from a save that was held up."""
+    return rank.shared / f"{name} returned {rank.rank if number is None else number}"
+
+
+def hold_up(rank, name, pids):
     """A handler that keeps rank 0 from writing on until some rank has returned or all others have slept for a while."""
-    returned = [rank.shared / f"returned{other}" for other in pids]
+    others = {other: pid for other, pid in pids.items() if other != rank.rank}
 
     def hold(_):
-        asleep = processes.asleep_for(LOOKS, (pid for other, pid in pids.items() if other != rank.rank))
-        meeting.wait_until(lambda: any(path.exists() for path in returned) or asleep(), LIMIT)
+        asleep = processes.asleep_for(LOOKS, others.values())
+        meeting.wait_until(lambda: any(returned(rank, name, one).exists() for one in others) or asleep(), LIMIT)
 
     return hold
 

@@ -80,9 +80,11 @@ SHAPES = {
     "frozen": LAYERS,
     "half frozen": LAYERS,
     "plain": {},
+    "turned": {},
     "tokens": {"table": (VOCABULARY, WIDTH), **LAYERS},
 }
-"""The parameters of each kind of stage."""
+"""The parameters of each kind of stage. One that is "turned" has none, and its outputs and their gradients are
+transposes."""
 FROZEN = {"frozen": ("weight", "bias"), "half frozen": ("weight",)}
 
 ORDINARY = "8 micro-batches"
@@ -107,7 +109,7 @@ FROZEN_STAGES = {
 PLAIN = {
     "a first stage without parameters": Given(2, 2, dtype=torch.float32, kinds=("plain", "layers"), sizes=(2,)),
     "no parameters but in the last stage": Given(2, 1, kinds=("plain", "plain", "layers"), sizes=(3,)),
-    "a middle stage without parameters": Given(3, 1, kinds=("layers", "plain", "layers"), sizes=(4,)),
+    "a middle stage without parameters": Given(3, 1, kinds=("layers", "turned", "layers"), sizes=(4,)),
 }
 BAD = {
     "0 micro-batches": Given(0, 0, 4, sizes=(1, 3)),
@@ -159,7 +161,12 @@ def samples_in(inputs, first):
 def compute(kind, tensors, inputs, first, last):
     """A stage: from its inputs to its outputs, (samples, *SHAPE), or logits (samples, CLASSES) from the last one."""
     hidden = lifted(tensors, inputs) if first else inputs
-    hidden = hidden.sin() if kind == "plain" else (hidden @ tensors["weight"] + tensors["bias"]).tanh()
+    if kind == "turned":  # a product is contiguous, so neither its transpose is nor the gradient of what it took
+        hidden = (hidden.mT @ torch.ones(ROWS, ROWS, dtype=hidden.dtype, device=hidden.device).tril()).mT / ROWS
+    elif kind == "plain":
+        hidden = hidden.sin()
+    else:
+        hidden = (hidden @ tensors["weight"] + tensors["bias"]).tanh()
     if last:
         return 3 * hidden.mean(1).view(len(hidden), CLASSES, -1).sum(-1)
     corner = torch.zeros(SHAPE, dtype=hidden.dtype, device=hidden.device)

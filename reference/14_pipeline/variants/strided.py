@@ -37,7 +37,7 @@ class Rank:
             self.losses.append(y.detach())
             self.graphs[i] = x, y, None
             return
-        copy = y.detach().clone()  # so that the output itself need not live on
+        copy = y.detach().clone(memory_format=torch.contiguous_format)  # so that the output itself need not live on
         work = dist.isend(copy, dst=self.peer(1), group=self.group)
         self.under_way.append((work, copy))
         self.graphs[i] = x, y, None

@@ -24,6 +24,17 @@ def facts_of(stage, inputs, m, group):
     return batch // m, dtype
 
 
+class Contiguous(torch.nn.Module):
+    """A stage whose outputs are contiguous."""
+
+    def __init__(self, stage):
+        super().__init__()
+        self.stage = stage
+
+    def forward(self, x):
+        return self.stage(x).contiguous()
+
+
 def run_gpipe(stage, inputs, targets, loss_fn, num_micro_batches, activation_shape, group=None):
     rank, size, m = dist.get_rank(group), dist.get_world_size(group), num_micro_batches
     samples, dtype = facts_of(stage, inputs, m, group)
@@ -33,6 +44,7 @@ def run_gpipe(stage, inputs, targets, loss_fn, num_micro_batches, activation_sha
         out = torch.empty(samples, device="meta", dtype=dtype)
     else:
         out = torch.empty_like(meta).requires_grad_()
+    stage = Contiguous(stage)
     part = PipelineStage(stage, rank, size, torch.device("cpu"), input_args=(given,), output_args=(out,), group=group)
     schedule = ScheduleGPipe(part, m, loss_fn=lambda outputs, wanted: loss_fn(outputs, wanted) / m, scale_grads=False)
     losses = [] if rank == size - 1 else None
@@ -81,7 +93,7 @@ class Flow:
             self.losses.append(y.item())
             self.outputs.append((y, None))
         else:
-            self.outputs.append((y, dist.isend(y.detach(), group=self.group, group_dst=self.rank + 1)))
+            self.outputs.append((y, dist.isend(y.detach().contiguous(), group=self.group, group_dst=self.rank + 1)))
 
     def backward(self):
         y, sent = self.outputs.pop(0)
