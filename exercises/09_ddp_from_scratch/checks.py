@@ -30,7 +30,7 @@ DISORDER = 1 / 6
 """Of all pairs of buckets, so many may be launched in the order of registration."""
 ACCIDENTS = {"LookupError", "TypeError", "AttributeError", "NameError", "ArithmeticError"}
 """Errors that nobody raises to say that a call was wrong."""
-HELD_UP = "the step in which one rank is late"
+HELD_UP, BESIDE = "the step in which one rank is late", "a step while another wrapper is in no_sync"
 PARTS = {
     "construction": "making a BucketedDDP",
     "first_step": "the first step",
@@ -54,7 +54,7 @@ PARTS = {
     "unused_somewhere": "steps with parameters that some ranks do not use",
     "two_wrappers": "a backward pass through two wrappers",
     "twice": "two backward passes before one finish_gradient_synchronization",
-    "twice_again": "two backward passes before one finish_gradient_synchronization, once more",
+    "twice_again": "two backward passes without one parameter before one finish_gradient_synchronization",
 }
 """The parts of the probe in words, in their order."""
 APART = ("unused_everywhere", "unused_after_no_sync", "unused_somewhere", "two_wrappers", "twice", "twice_again")
@@ -153,9 +153,9 @@ def gradient(probe, seed, secret, model, place, batches):
     return sums
 
 
-def gradients(probe, run, model, place, *batches):
-    """Those of all ranks, for batches from which no layer is left out."""
-    batches = tuple((batch, ()) for batch in batches)
+def gradients(probe, run, model, place, *batches, skip=()):
+    """Those of all ranks, for batches from which the same layers are left out."""
+    batches = tuple((batch, skip) for batch in batches)
     return [gradient(probe, run.seed, rank.secret, model, place, batches) for rank in run]
 
 
@@ -471,6 +471,9 @@ def test_overlaps(runs, probe):
             expect_reversed(rank, part, probe)
     for run, _ in part_of(runs, "first_step"):
         expect_all_in_backward(run, "step 0 of first_step")
+    for run, _ in part_of(runs, "later_steps"):
+        for number in range(1, len(probe.PLANS["later_steps"].steps)):
+            expect_all_in_backward(run, f"step {number} of later_steps")
 
 
 def expect_reversed(rank, part, probe):
@@ -579,11 +582,19 @@ def test_layouts(runs, probe):
 
 def test_two_wrappers(runs, probe):
     """Two wrappers in one process have nothing to do with one another"""
+    overlapping = holds(test_overlaps, runs, probe)
     for run, seen in part_of(runs, "two_wrappers", dict[str, Tensors]):
         for model in ("plain", "tied"):
             mine = {rank: found.get(model, {}) for rank, found in seen.items()}
             every = gradients(probe, run, model, ("two",), ("two", model))
             expect_average(runs, probe, run, mine, every, PARTS["two_wrappers"])
+        if not holds(test_later_steps, runs, probe):
+            continue
+        beside = {rank: found.get("beside", {}) for rank, found in seen.items()}
+        every = gradients(probe, run, "plain", ("two",), ("beside",))
+        expect_average(runs, probe, run, beside, every, BESIDE)
+        if overlapping:
+            expect_all_in_backward(run, BESIDE)
 
 
 # no_sync
@@ -658,5 +669,6 @@ def test_twice(runs, probe):
                     seen = ": ".join(outcome["raised"][:1])
                     rank.expect(clear, PARTS[part], "an error that says what is wrong", seen)
                 else:
-                    every = gradients(probe, run, "plain", ("twice",), ("twice", 0), ("twice", 1))
+                    skip = probe.UNUSED if part == "twice_again" else ()
+                    every = gradients(probe, run, "plain", ("twice",), ("twice", 0), ("twice", 1), skip=skip)
                     expect_average(runs, probe, run, {rank.rank: saw(rank, part, Tensors)}, every, PARTS[part])

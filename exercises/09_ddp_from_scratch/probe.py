@@ -7,6 +7,7 @@ wrapped, and what a rank trains on, is the rank's own, from its secret. Nothing 
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -29,7 +30,8 @@ where it does not wait. A right one cannot return before the held up rank goes o
 @dataclass(frozen=True)
 class Layer:
     """A layer with one parameter. One of shape (k, WIDTH) turns a batch by a matrix, one with fewer dimensions scales
-    it. `like` names the layer whose parameter it shares; `strided` is a matrix that is laid out transposed."""
+    it. `like` names the layer whose parameter it shares, as a module of its own; `strided` is a matrix that is laid out
+    transposed."""
 
     name: str
     shape: tuple[int, ...]
@@ -71,6 +73,8 @@ MODELS = {
 4 to 16 KB."""
 BUFFERS = {"average": torch.float64, "cache": torch.float32, "count": torch.int64, "mask": torch.bool}
 """Of the model "stateful"; "cache" is not part of its state dict."""
+LONG = 2**40
+"""By so much "count" is larger than the others: a whole number that float32 does not hold."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class Plan:
 
 
 FEWER = (("second", "last"),) * 3
+UNUSED = ("second",)
+"""Left out of both passes of "twice_again", so that some buckets are launched in backward and some are not."""
 ONE = (Step(),)
 PLANS = {
     "first_step": Plan("plain", ONE),
@@ -130,7 +136,7 @@ def initial(seed, model, *place):
 def buffers(secret):
     """The values of the buffers that a rank begins with."""
     drawn = {name: 9 * values.normal((6,), secret, "buffer", name) for name in BUFFERS}
-    drawn["mask"], drawn["count"] = drawn["mask"] > 0, drawn["count"][0]
+    drawn["mask"], drawn["count"] = drawn["mask"] > 0, drawn["count"][0] * LONG
     return {name: drawn[name].to(dtype) for name, dtype in BUFFERS.items()}
 
 
@@ -173,7 +179,9 @@ class Network(nn.Module):
                 value = torch.zeros(layer.shape, dtype=layer.dtype)
                 value = value.T.contiguous().T if layer.strided else value
                 made[layer.name] = nn.Parameter(value, requires_grad=not layer.frozen)
-            self.register_parameter(layer.name, made[layer.like or layer.name])
+                self.register_parameter(layer.name, made[layer.name])
+            else:
+                self.add_module(layer.name, nn.ParameterList([made[layer.like]]))
         for name, value in buffers(secret).items() if model == "stateful" else ():
             self.register_buffer(name, value, persistent=name != "cache")
         if model != "wide":
@@ -254,7 +262,7 @@ def apart(rank):
         do(rank, part)
     do(rank, "two_wrappers", two_wrappers)
     do(rank, "twice", twice)
-    do(rank, "twice_again", twice)
+    do(rank, "twice_again", partial(twice, skip=UNUSED))
 
 
 def do(rank, part, function=None):
@@ -430,21 +438,28 @@ def noted_all_reduces():
 
 
 def two_wrappers(rank):
-    """Two networks, each in a wrapper of its own, in one backward pass."""
+    """Two networks, each in a wrapper of its own, in one backward pass; and one of them again while the other is in
+    no_sync."""
     pair = [Wrapped(rank, model, bucket_cap_mb=CAP) for model in ("plain", "tied")]
     for wrapped in pair:
         wrapped.load("two")
     sum(wrapped.loss("two", wrapped.model) for wrapped in pair).backward()
     for wrapped in pair:
         wrapped.finish()
-    return {wrapped.model: wrapped.gradients() for wrapped in pair}
+    seen = {wrapped.model: wrapped.gradients() for wrapped in pair}
+    one, other = pair
+    one.network.zero_grad()
+    with other.wrapper.no_sync(), rank.region("a step while another wrapper is in no_sync"):
+        one.loss("beside").backward()
+        one.finish()
+    return seen | {"beside": one.gradients()}
 
 
-def twice(rank):
-    """Two backward passes, and one call of finish_gradient_synchronization after them."""
+def twice(rank, skip=()):
+    """Two backward passes that leave out some layers, and one call of finish_gradient_synchronization after them."""
     wrapped = Wrapped(rank, "plain", bucket_cap_mb=CAP)
     wrapped.load("twice")
     for number in range(2):
-        wrapped.loss("twice", number).backward()
+        wrapped.loss("twice", number, skip=skip).backward()
     wrapped.finish()
     return wrapped.gradients()
