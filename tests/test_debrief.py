@@ -60,6 +60,11 @@ def test_the_page_to_keep_is_self_contained_and_runs_nothing(person):
     assert datetime(2026, 11, 21, 20, 0, tzinfo=UTC) == NOW and "21 November 2026, 20:00 UTC" in page
 
 
+def test_where_all_programs_to_mend_were_drawn_the_keys_name_them_no_more(person):
+    person.session(replace(begun(questions=()), mends=1, mended=("mend-1",)), "what", "f").hold()
+    assert "m a program" not in person.text
+
+
 def test_an_interview_holds_mends_and_its_debrief_tells_of_them(person):
     held: list[Interview] = []
 
@@ -70,7 +75,8 @@ def test_an_interview_holds_mends_and_its_debrief_tells_of_them(person):
     begin = replace(begun(questions=()), mends=2)
     over = replace(person.session(begin, "m", "m", "f"), mend=mend).hold()
     assert over.mended == ("mend-1", "mend-2") and kept(person).mended == over.mended
-    assert "0 questions, 2 mends. No hints." in person.text and "m mend this, q next" in " ".join(person.text.split())
+    text = " ".join(person.text.split())
+    assert "0 questions, 2 mends. No hints." in text and "m a program to mend, q next" in text
     found = debrief.debrief(over, COURSE[0], {}, STATEMENT, mends=["01 Join: mended; 4:12 of 12:00"])
     assert "What was to be mended:\n  - 01 Join: mended" in debrief_page.text(found)
     assert "<li>01 Join: mended" in debrief_page.html(found)

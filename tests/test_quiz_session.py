@@ -113,6 +113,19 @@ def test_a_question_names_its_exercise_only_where_the_course_has_it(question):
     assert question.placed({"08"}).exercise == "08" and question.placed({"03"}).exercise is None
 
 
+@pytest.mark.parametrize("asked", [choice(), number(unit="replicas"), card()])
+def test_every_question_can_be_skipped_which_shows_the_answer_and_counts_as_a_miss(asked):
+    summary, person, store = held([bank(asked)], "skip", "q")
+    assert (summary.asked, summary.right) == (1, 0) and json.loads(store.log[0])["rating"] == 1
+    assert "Skipped. Here is the answer." in person.page and asked.solution[0] in " ".join(person.page.split())
+    assert "Not right" not in person.page and re.search(r"Your answer, .*\[.*skip", person.page)
+
+
+def test_what_cannot_be_read_is_told_the_way_out():
+    _, person, _ = held([bank(number())], "I do not know", "skip", "q")
+    assert "Or skip, which goes on without an answer." in " ".join(person.page.split())
+
+
 def test_a_second_question_mark_shows_the_answer_and_counts_as_a_miss():
     summary, person, store = held([bank(choice())], "?", "?", RIGHT)
     assert (summary.asked, summary.right) == (1, 0) and "Here is the answer." in person.page

@@ -55,4 +55,9 @@ class Dialogue:
                 seconds = (self.now() - begun).total_seconds()
                 return Answered(typed="" if key else typed, judgement=judgement, seconds=seconds)
             if judgement:
-                self.say(self.page.prose(judgement.message).rstrip("\n"))
+                self.say(self.page.prose(f"{judgement.message}{self._way_out}").rstrip("\n"))
+
+    @property
+    def _way_out(self) -> str:
+        """For somebody who does not know, and was just asked once more."""
+        return " Or skip, which goes on without an answer." if "skip" in self.keys else ""

@@ -21,7 +21,7 @@ from grader.quiz.questions import Bank, Item, Question
 
 _RATINGS = {"1": Rating.Again, "2": Rating.Hard, "3": Rating.Good, "4": Rating.Easy}
 _RATE = "How well did you know it? 1 not at all, 2 with effort, 3 well, 4 at once: "
-_KEYS = "? hint, ? again the answer, q quit"
+_KEYS = "? hint, ? again or skip the answer, q quit"
 _END_WORDS = {"q", "quit", "exit"}
 
 
@@ -112,8 +112,13 @@ class QuizSession:
             if not missed_before and (worst == Rating.Again or number == len(questions)):
                 self._keep(item, worst, seconds, label)  # one that was missed is, whether or not its chain is finished
             if answered.right is not None:
-                self.say(self.page.outcome(answered.right, answered.judgement.message))
+                self.say(self._outcome(answered))
                 self.say(self.page.answer(shown))
+
+    def _outcome(self, answered: Answered) -> str:
+        """Right or wrong; of what was not answered neither."""
+        message = answered.judgement.message
+        return self.page.outcome(answered.right is True, message) if answered.typed else self.page.prose(message)
 
     def _keep(self, item: Item, rating: Rating, seconds: float, label: str) -> None:
         deck.keep(self.store, item, rating, self.now(), seconds)
@@ -121,8 +126,8 @@ class QuizSession:
             self.results.append((item, rating > Rating.Again))
 
     def _dialogue(self) -> Dialogue:
-        keys = {"?": self._help}
-        return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="?, q")
+        keys = {"?": self._help, "skip": _skipped}
+        return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="?, skip, q")
 
     def _line(self, prompt: str) -> str:
         typed = self.ask(prompt).strip()
@@ -152,6 +157,11 @@ class QuizSession:
         while (typed := self._line(_RATE)) not in _RATINGS:
             self.say("Type 1, 2, 3 or 4.")
         return _RATINGS[typed]
+
+
+def _skipped(question: Question) -> Judgement:
+    """Who skips a question does not know it."""
+    return Judgement(correctness=Correctness.WRONG, message="Skipped. Here is the answer.")
 
 
 def _welcome(count: int) -> str:

@@ -120,7 +120,8 @@ class InterviewSession:
 
     @property
     def _keys(self) -> str:
-        return ("m mend this, " if self.interview.mends else "") + (LEVEL_KEYS if self.interview.levels else KEYS)
+        more = self.interview.mends > len(self.interview.mended)  # one that was left says itself how to go on
+        return ("m a program to mend, " if more else "") + (LEVEL_KEYS if self.interview.levels else KEYS)
 
     def _prose(self, text: str) -> None:
         self.say(self.page.prose(text).rstrip("\n"))
@@ -297,4 +298,4 @@ def _later(question: Question) -> Judgement:
 
 
 def _no_hint(question: Question) -> Judgement:
-    return Judgement(correctness=Correctness.UNREADABLE, message="No hints for questions. skip goes on without it.")
+    return Judgement(correctness=Correctness.UNREADABLE, message="No hints for questions.")
