@@ -45,8 +45,8 @@ def in_order(found: Iterable[HandIn], folder: Path) -> tuple[HandIn, ...]:
     for one in every:
         if not one.who.strip() or not one.who.isprintable():
             raise UsageError(
-                f"{folder / one.name!r} names nobody: a student's name has letters that can be printed. Rename it, or "
-                "say by --people whose it is."
+                f"{str(folder / one.name)!r} names nobody: a student's name has letters that can be printed. Rename "
+                "it, or say by --people whose it is."
             )
     return every
 
