@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from grader.kit import groups, meeting, spies, stores, values
+from grader.kit import groups, meeting, processes, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
 SHAPE = {"features": FEATURES, "classes": CLASSES}
@@ -25,6 +25,9 @@ FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
 NO_FOLDER = "no-folder"
 """A file of this name stands where the checkpoint's folder should be, so that nothing can be written there."""
+LOOKS, LOOK, LIMIT = 15, 0.005, 10.0
+"""Looks in a row that must find the others asleep before a rank that has failed hangs up, the seconds between two, and
+those after which it no longer waits for that; nothing is judged by them."""
 ALONE = {"building": 1, "counting": 0, "reading": 1, "saving": 0}
 """Where one rank alone stumbles, before, between and after the collectives, and which one: in model_class(), in
 len(data), over a sample of its second batch, over the checkpoint."""
@@ -212,7 +215,8 @@ def strays(scratch, folder):
 def stumble(rank):
     """Several calls in one process: of a model that raises in its second step on every rank alike, of one that works,
     and calls in which one rank alone stumbles while the others go on."""
-    joined = []
+    joined, pids = [], meeting.tell_all(rank, "pids", os.getpid())
+    others = [pid for number, pid in pids.items() if number != rank.rank]
     stores.stand_in_for_stores(lambda options: joined.append(options) or {})
     for call, model_class in {"step": Stumbler, "again": Classifier}.items():
         attempt(rank, call, model_class)
@@ -223,7 +227,10 @@ def stumble(rank):
         if raised and not joined:  # the others still wait for it, so it is started again, as a launcher would
             raised = attempt(rank, f"{call}_again")
         if raised or (call == "saving" and rank.rank):
-            groups.hang_up()  # as if the process had ended; the group itself is let go of when all have come back
+            # As if the process had ended, when the others have joined and wait, be it for this rank or for the next
+            # call. The group itself is let go of when all have come back.
+            meeting.wait_until(processes.asleep_for(LOOKS, others), LIMIT, LOOK)
+            groups.hang_up()
         leave(rank, call)
 
 

@@ -367,9 +367,9 @@ def measure(rank, title, kind, options):
         parameters = [nn.Parameter(torch.ones(shape, device=rank.device)) for shape in shapes]
         meter = Meter(rank, name)
         optimizer = rank.student.Zero2Optimizer(parameters, getattr(torch.optim, kind), **options)
-        for _ in range(2):
+        for unused in range(2):  # in the second step one parameter has no gradient
             optimizer.zero_grad()
-            sum(parameter.sum() for parameter in parameters).backward()
+            sum(parameter.square().sum() for parameter in parameters[unused:]).backward()  # each has its own storage
             optimizer.step()
             left.append(gradient_elements(parameters))
         return parameters, meter, optimizer
