@@ -25,7 +25,7 @@ FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
 NO_FOLDER = "no-folder"
 """A file of this name stands where the checkpoint's folder should be, so that nothing can be written there."""
-LOOKS, LOOK, LIMIT = 15, 0.005, 10.0
+LOOKS, LOOK, LIMIT = 10, 0.002, 10.0
 """Looks in a row that must find the others asleep before a rank that has failed hangs up, the seconds between two, and
 those after which it no longer waits for that; nothing is judged by them."""
 ALONE = {"building": 1, "counting": 0, "reading": 1, "saving": 0}
@@ -227,10 +227,9 @@ def stumble(rank):
         if raised and not joined:  # the others still wait for it, so it is started again, as a launcher would
             raised = attempt(rank, f"{call}_again")
         if raised or (call == "saving" and rank.rank):
-            # As if the process had ended, when the others have joined and wait, be it for this rank or for the next
-            # call. The group itself is let go of when all have come back.
-            meeting.wait_until(processes.asleep_for(LOOKS, others), LIMIT, LOOK)
-            groups.hang_up()
+            if call in ("building", "counting"):  # the others may still be joining, and would be cut off by chance
+                meeting.wait_until(processes.asleep_for(LOOKS, others), LIMIT, LOOK)
+            groups.hang_up()  # as if the process had ended; the group itself is let go of when all have come back
         leave(rank, call)
 
 

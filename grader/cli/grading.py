@@ -113,9 +113,19 @@ def planned(texts: Sequence[str], asked: Options, root: Path) -> tuple[Plan, int
         return _assigned(texts, asked, asked.assignment, root), PASSED
     if asked.submitted_at or asked.due:
         raise UsageError("--submitted-at and --due go with --assignment, which has the rules for what is late.")
-    names, code = ([catalog.resolve(text, root) for text in texts], PASSED) if texts else _begun(root, asked)
+    names, code = ([_named(text, root) for text in texts], PASSED) if texts else _begun(root, asked)
     parts = tuple(Part(exercise=name, weight=0) for name in dict.fromkeys(names))
     return Plan(title="Exercises", parts=parts, request=asked.request(root, asked.checks)), code
+
+
+def _named(text: str, root: Path) -> str:
+    """The exercise that `text` names. A path to it lies in the course: a file elsewhere is somebody's work, and by its
+    name alone another file would be graded than the one that was meant."""
+    path, course = Path(text), root / "exercises"
+    is_path = ("/" in text or path.suffix == ".py") and path.exists()
+    if is_path and not path.resolve().is_relative_to(course.resolve()):
+        raise UsageError(f"{text} is no part of {course}; grade it with --submission {text}.")
+    return catalog.resolve(text, root)
 
 
 def _assigned(texts: Sequence[str], asked: Options, path: Path, root: Path) -> Plan:

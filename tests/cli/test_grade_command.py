@@ -117,6 +117,16 @@ def test_a_wrong_command_is_code_2_and_one_sentence_before_anything_runs(fake, w
     assert not fake.asked
 
 
+def test_a_file_that_lies_elsewhere_is_no_name_of_an_exercise(fake, root, tmp_path):
+    """Or the file in the course would be graded, and not the one that was meant."""
+    theirs = tmp_path / "theirs/add.py"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(DONE)
+    told = refused(call("grade", "1", str(theirs)))
+    assert "is no part of" in told and "grade it with --submission" in told and not fake.asked
+    assert call("grade", str(root / "exercises/01_add/add.py")).exit_code == 0
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -112,11 +112,7 @@ class InterviewSession:
             commands |= {"l": self._level, "h": self._hint}
         if self.interview.mends:
             commands["m"] = lambda: self._keep(self.mend(self.interview))
-        action = commands.get(typed)
-        if action is None:
-            self._prose(f"{self._keys}.")
-        else:
-            action()
+        commands.get(typed, lambda: self._prose(f"{self._keys}."))()
 
     @property
     def _keys(self) -> str:
