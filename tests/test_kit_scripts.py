@@ -38,8 +38,9 @@ def start(tmp_path: Path) -> Start:
     """Starts a script with this source."""
 
     def started(source: str, *arguments: str, **how: object) -> Program:
-        file = tmp_path / "script.py"
-        file.write_text(source + "\n")
+        file, text = tmp_path / "script.py", f"{source}\n"
+        if not file.exists() or file.read_text() != text:  # one that was started before may be reading it just now
+            file.write_text(text)
         return Program(tmp_path, str(file), arguments, ENVIRONMENT, **how)  # type: ignore[arg-type]
 
     return started
