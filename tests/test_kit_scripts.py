@@ -96,8 +96,10 @@ def test_torchs_agent_restarts_forks(start: Start) -> None:
 
 
 def test_an_agents_workers_may_be_new_interpreters(start: Start) -> None:
-    """Then nothing of this process is in them."""
-    program = start("import sys; print('pytest' in sys.modules, 'torch' in sys.modules)", agent=AGENT, fresh=True)
+    """Then nothing of this process is in them. They write without a buffer, so each line is one writing, or the words of
+    two workers would mix."""
+    source = "import sys; sys.stdout.write(f\"{'pytest' in sys.modules} {'torch' in sys.modules}\\n\")"
+    program = start(source, agent=AGENT, fresh=True)
     ended(program)
     assert (program.code, program.printed().splitlines()) == (0, ["False False"] * 2), program.complained()
 
