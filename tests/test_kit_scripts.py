@@ -96,8 +96,7 @@ def test_torchs_agent_restarts_forks(start: Start) -> None:
 
 
 def test_an_agents_workers_may_be_new_interpreters(start: Start) -> None:
-    """Then nothing of this process is in them. They write without a buffer, so each line is one writing, or the words of
-    two workers would mix."""
+    """Then nothing of this process is in them. They have no buffer: a line is one writing, or words get mixed."""
     source = "import sys; sys.stdout.write(f\"{'pytest' in sys.modules} {'torch' in sys.modules}\\n\")"
     program = start(source, agent=AGENT, fresh=True)
     ended(program)
