@@ -7,7 +7,7 @@ The same plugin serves `python -m grader grade 03`, where the runs are there alr
 from grader.judge.engine import judge_with
 from grader.judge.judging import judge, judge_live, unusable
 from grader.judge.loading import load_probe, preload
-from grader.judge.panel import COLLISION, Panel
+from grader.judge.panel import Panel
 from grader.judge.verdict import is_odd
 
-__all__ = ["COLLISION", "Panel", "is_odd", "judge", "judge_live", "judge_with", "load_probe", "preload", "unusable"]
+__all__ = ["Panel", "is_odd", "judge", "judge_live", "judge_with", "load_probe", "preload", "unusable"]

@@ -19,8 +19,6 @@ UNUSED += ["junitxml", "legacypath", "logging", "pastebin", "setuponly", "setupp
 itself to each of torch's loggers, three times a check."""
 TIMEOUT = 120
 """Seconds after which a check that hangs is given up: the last safety net, never the first."""
-ATTEMPTS = 5
-"""How often checks are read where that met with a collision."""
 
 _one_at_a_time = threading.RLock()
 """Held while pytest judges, since it is not made for several threads: it sets variables of the environment, hooks and
@@ -32,18 +30,16 @@ def judge_with(panel: Panel, only: Sequence[str] = ()) -> tuple[Verdict, ...]:
     exercise = panel.exercise
     paths = [folder / "checks.py" for folder in exercise.check_folders]
     options = ["-c", os.devnull, "--rootdir", str(exercise.folder), "--noconftest", "--import-mode=importlib", "-s"]
+    options += ["--disable-plugin-autoload", "--assert=plain"]  # parsing checks to explain an `assert` takes a sixth
     plugins = [*(word for name in UNUSED for word in ("-p", f"no:{name}")), "-p", "pytest_timeout"]
     patience = TIMEOUT + 3 * sum(case.deadline for case in exercise.cases)  # a check may wait for its runs
     settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}", "--continue-on-collection-errors"]
     chosen = [f"{panel.file_of(check)}::test_{check}" for check in only] or [str(path) for path in paths]
-    for _ in range(ATTEMPTS):
-        with _one_at_a_time:
-            try:
-                pytest.main(["--disable-plugin-autoload", *options, *plugins, *settings, *chosen], plugins=[panel])
-            finally:
-                _forget(paths)
-        if not panel.forget_collision():
-            break
+    with _one_at_a_time:
+        try:
+            pytest.main([*options, *plugins, *settings, *chosen], plugins=[panel])
+        finally:
+            _forget(paths)
     if panel.interruption is not None:
         raise panel.interruption
     return panel.verdicts()

@@ -17,8 +17,6 @@ from grader.model import Case, Check, Exercise, Outcome, Run, Verdict
 from grader.model.errors import MissingHardware
 
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
-COLLISION = "AST constructor recursion depth mismatch"
-"""What Python 3.11 says where another thread parsed something in the same moment (python/cpython#106905)."""
 
 
 class Panel:
@@ -41,13 +39,6 @@ class Panel:
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each check. One that pytest never reached is broken: our fault or the author's."""
         return tuple(self._verdicts.get(check.id) or self._unreached(check) for check in self.exercise.checks)
-
-    def forget_collision(self) -> bool:
-        """Whether checks were not read for a `COLLISION` alone. Then all is to be done again."""
-        if collided := any(COLLISION in told for told in self._unread.values()):
-            self._unread.clear()
-            self._verdicts.clear()
-        return collided
 
     def file_of(self, check: str) -> Path:
         """The checks.py that holds a check."""

@@ -49,9 +49,7 @@ def level_for(choice: str) -> str:
     if found is None:
         return BUBBLEWRAP
     if choice == "require":
-        raise RunError(
-            f"--sandbox require was asked for, but {found}. {calling.sandbox()}"
-        )
+        raise RunError(f"--sandbox require was asked for, but {found}. {calling.sandbox()}")
     return LIMITS
 
 
