@@ -35,6 +35,13 @@ def test_a_debrief_says_what_was_missed_what_is_right_and_what_comes_next(person
     assert "  - Who meets where?\n    At `MASTER_ADDR`, on a port.\n  - And then?" in text and "Not this" not in text
 
 
+def test_a_question_that_was_skipped_is_not_called_wrong(person):
+    over = person.session(begun(), "q", "skip", "f").hold()
+    found = debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT)
+    text = debrief_page.text(found)
+    assert "skipped in 0:00." in text and "not right" not in text and "✗ skipped" in debrief_page.html(found)
+
+
 def test_without_a_grade_every_check_was_missed(person):
     over = begun().ended("over", NOW)
     found = debrief.debrief(over, COURSE[0], QUESTIONS, STATEMENT)

@@ -60,4 +60,6 @@ class Dialogue:
     @property
     def _way_out(self) -> str:
         """For somebody who does not know, and was just asked once more."""
-        return " Or skip, which goes on without an answer." if "skip" in self.keys else ""
+        ways = {"skip": "skip, which goes on without an answer", "later": "later, which comes back to it"}
+        told = ", or ".join(way for key, way in ways.items() if key in self.keys)
+        return f" Or {told}." if told else ""

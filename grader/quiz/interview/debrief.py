@@ -51,6 +51,8 @@ class Asked:
             return KNOWN[self.rated]
         if self.ticks and None not in (made for _, made in self.ticks):
             return f"{sum(bool(made) for _, made in self.ticks)} of {len(self.ticks)} points made"
+        if self.answer.right is False and not self.answer.typed:
+            return "skipped"
         return {True: "right", False: "not right", None: "yours to judge"}[self.answer.right]
 
 
