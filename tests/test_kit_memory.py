@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -71,3 +72,19 @@ def test_no_size_of_the_layout_exceeds_a_quarter_of_a_share(world_size: int) -> 
     """Only then is who gives each size to the rank that has least within the balance that is asked for."""
     sizes = [size for group in layout(world_size)[:-1] for size in group]
     assert max(sizes) <= sum(sizes) / world_size / 4
+
+
+BUSY = """
+import hashlib, os, threading
+from grader.kit import memory
+assert memory._others_rest()
+threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 2**31 - 1), daemon=True).start()
+while memory._others_rest():
+    pass
+os._exit(7)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells what a thread does")
+def test_a_thread_that_has_work_to_do_may_still_hold_a_buffer() -> None:
+    assert subprocess.run([sys.executable, "-c", BUSY], check=False, timeout=100).returncode == 7

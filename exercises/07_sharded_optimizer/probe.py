@@ -20,7 +20,7 @@ MODEL = ("embedding", "weight", "bias")
 """Those of the model."""
 FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
-BY_HAND = ({}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
+BY_HAND = ({"lr": 0.15}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
 """What is written into every group before each step."""
 
 

@@ -17,7 +17,7 @@ History = list[Tensors]
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic."""
 TRAINED, REGION, ODD_REGION = "a model under SGD", "a step", "a step on odd sizes"
-BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "a group that is added"
+BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "groups that are added"
 ONE_EACH = "one gradient a rank"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
@@ -316,10 +316,10 @@ def test_late_groups(runs, probe):
     """A group that is added between steps is trained from then on"""
     for run in judged(runs, probe, "added", [ADDED]):
         case = run.parameters["added"]
-        late = set(case["groups"][1]["names"])
-        options = by_group(case["groups"], case["options"])
-        how = {"given": lambda rank, step, name, late=late: step >= 2 or name not in late}
-        expect_history(run, ADDED, partial(replayed, probe, run, "SGD", options, range(4), **how))
+        since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in group["names"]}
+        options, steps = by_group(case["groups"], case["options"]), range(2 * len(case["groups"]))
+        how = {"given": lambda rank, step, name, since=since: step >= since[name]}
+        expect_history(run, ADDED, partial(replayed, probe, run, "SGD", options, steps, **how))
 
 
 # Gradients

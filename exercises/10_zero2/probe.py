@@ -28,7 +28,7 @@ of the second."""
 DTYPES = {"float64": (12,), "float32": (12, 2), "bfloat16": (24,), "more float32": (12,)}
 FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
-BY_HAND = ({}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
+BY_HAND = ({"lr": 0.15}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
 """What is written into every group before each step."""
 
 
@@ -252,13 +252,15 @@ def schedules(rank):
 
 
 def added(rank):
-    """A group that is added after two steps."""
+    """Groups that are added, two steps before each."""
     case = rank.parameters["added"]
-    first, more = case["groups"]
+    first, *more = case["groups"]
     training = Training(rank, "SGD", case["options"], groups=[first])
     history = training.advance([0, 1])
-    training.optimizer.add_param_group(training.grouped(more))
-    rank.record("a group that is added", history + training.advance([2, 3]))
+    for number, group in enumerate(more, 1):
+        training.optimizer.add_param_group(training.grouped(group))
+        history += training.advance([2 * number, 2 * number + 1])
+    rank.record("groups that are added", history)
 
 
 # Gradients

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,7 +97,8 @@ def growth(before: Mapping[str, int | None], after: Mapping[str, int | None]) ->
 
 
 def settled(rank: Any) -> Reading:
-    """A reading once it no longer changes: a collective's buffer may be released some milliseconds after its end."""
+    """A reading once it no longer changes and no other thread has anything to do: a collective's buffer is released
+    some milliseconds after its end, by a thread that on a busy machine may have to wait for its turn."""
     if dist.is_initialized():
         dist.barrier()
     gc.collect()
@@ -104,7 +106,7 @@ def settled(rank: Any) -> Reading:
     for _ in range(LOOKS):
         time.sleep(PAUSE)
         now = reading(rank)
-        calm = calm + 1 if _same(last, now) else 0
+        calm = calm + 1 if _same(last, now) and _others_rest() else 0
         last = now
         if calm == CALM:
             break
@@ -113,6 +115,16 @@ def settled(rank: Any) -> Reading:
 
 def _same(last: Reading, now: Reading) -> bool:
     return all(abs(change or 0) < NOISE for change in growth(last, now).values())
+
+
+def _others_rest() -> bool:
+    """Whether all other threads of this process wait for something. True where the system does not tell."""
+    states = {}
+    for thread in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(OSError):  # one that has ended meanwhile
+            states[thread.name] = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    states.pop(str(threading.get_native_id()), None)
+    return "R" not in states.values()
 
 
 def reading(rank: Any) -> Reading:
