@@ -15,6 +15,7 @@ from grader.checks import (
     Tensors,
     TypedDict,
     amount,
+    count,
     holds,
     line_of,
     memory,
@@ -52,12 +53,15 @@ Called = TypedDict(
         "slices": dict[str, Tensor | None],
         "outputs": list[Tensor],
         "need gradients": int,
+        "written": int,
+        "upstream written": int,
         "inputs": list[Tensor | None],
         "gradients": dict[str, Tensor | None],
         "dense with gradients": int,
     },
 )
-"""A layer that was: how far it came, its outputs and its inputs' gradients by pass, and its parameters' gradients."""
+"""A layer that was: how far it came, its outputs and its inputs' gradients by pass, its parameters' gradients, and how
+many inputs and upstream gradients were written to."""
 
 
 # What was recorded
@@ -160,8 +164,10 @@ def backward_of(given, slices, inputs, upstream):
             return (compute(given, tensors, tensors["inputs"]) * gradient).sum()
 
         found.append(replay.gradient(loss, {**slices, "inputs": one}))
+    found = [replay.total(*[one] * given.rounds) for one in found]
     sums = replay.total(*[{key: one[key] for key in slices} for one in found])
-    return [one["inputs"] for one in found], sums
+    of_inputs = [one["inputs"] for one in found]
+    return [sum(of_inputs)] * given.passes if given.shared else of_inputs, sums
 
 
 def part_of(tensor, dim, place, number):
@@ -390,6 +396,9 @@ def expect_gradients(run, name, given, ranks, of=("inputs", "parameters")):
             for key, (_, dim) in given.shapes().items():
                 wanted = part_of(of_slices[key], dim, place, len(ranks)).to(given.dtype)
                 subject = f"the gradient of {key} of {name}"
+                if key.startswith(given.frozen):
+                    run[number].expect(seen["gradients"].get(key) is None, subject, "None: it is frozen", "a gradient")
+                    continue
                 expect_gradient(run[number], seen["gradients"].get(key), wanted, subject, {}, ranks)
 
 
@@ -480,6 +489,7 @@ def test_forward_traffic(runs, probe):
         for number in ranks:
             called(run[number], name, "forward")
         expect_cost(run, name, "forward", ranks)
+        expect_no_more(run, probe, "forward")
         if run.finished:
             run.expect_confirmed()
 
@@ -490,6 +500,21 @@ def test_backward_traffic(runs, probe):
         for number in ranks:
             called(run[number], name, "backward")
         expect_cost(run, name, "backward", ranks)
+        expect_no_more(run, probe, "backward")
+
+
+def expect_no_more(run, probe, which):
+    """However else the MLP is used, each pass costs one all-reduce at most."""
+    for name, given in probe.CALLS.items():
+        region = f"the {which} pass of {name}"
+        if given.kind != "mlp" or not run.came_to([name]) or any(region not in rank.trace.regions for rank in run):
+            continue
+        most = given.passes * (given.rounds if which == "backward" else 1)
+        for rank in run:
+            part = rank.during(region)
+            fine = len(part) == len(part.of("all_reduce")) <= most
+            expected = f"at most {count(most, 'all_reduce')} and nothing else"
+            rank.expect(fine, f"what crosses in {region}", expected, told(part), line=line_of(part))
 
 
 # However it is used
@@ -509,9 +534,14 @@ def test_shapes(runs, probe):
 
 
 def test_sums(runs, probe):
-    """A loss that is the plain sum of the outputs"""
-    for call in runs_with(runs, probe, probe.SUMS):
-        expect_all(*call)
+    """A loss that is the plain sum of the outputs, and no gradient that is written to"""
+    for run, name, given, ranks in runs_with(runs, probe, probe.SHAPES, probe.SUMS):
+        if name in probe.SUMS:
+            expect_all(run, name, given, ranks)
+        for number in ranks:
+            changed = run[number].read(name, Called)["upstream written"]
+            subject = f"the gradient of its outputs that backward of {name} was given"
+            run[number].expect(not changed, subject, "as it was", "other values: it was written to")
 
 
 def test_residual(runs, probe):
@@ -527,13 +557,17 @@ def test_twice(runs, probe):
 
 
 def test_no_gradient(runs, probe):
-    """Inputs that need no gradient, and calls under no_grad in evaluation mode"""
+    """Inputs that need no gradient, frozen slices, evaluation mode, and calls under no_grad"""
     for call in runs_with(runs, probe, probe.NO_GRADIENT):
         expect_all(*call)
         run, name, given, ranks = call
         for number in ranks if not given.needs_grad else ():
             changed = run[number].read(name, Called)["need gradients"]
             run[number].expect(not changed, f"requires_grad of the inputs of {name}", "as the caller set it", "True")
+            changed = run[number].read(name, Called)["written"]
+            run[number].expect(
+                not changed, f"the inputs of {name}", "as they were", "other values: they were written to"
+            )
 
 
 def test_dtypes(runs, probe):

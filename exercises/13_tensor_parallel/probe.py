@@ -39,15 +39,23 @@ class Given:
     needs_grad: bool = True
     """The inputs need a gradient."""
     graded: bool = True
-    """False: called under no_grad, in evaluation mode."""
+    """False: called under no_grad."""
     summed: bool = False
     """The loss is the plain sum of the outputs, whose gradient is one number expanded."""
     residual: bool = False
     """The inputs are added to the outputs."""
     passes: int = 1
-    """So many forward passes, and then their backward passes."""
+    """So many forward passes, and then one backward through all of them."""
+    shared: bool = False
+    """All passes have the same inputs."""
+    rounds: int = 1
+    """So many backward passes through the same graph."""
     used: bool = False
     """It has been called before its slices got the values that they have now."""
+    training: bool = True
+    """False: called in evaluation mode."""
+    frozen: str = "none"
+    """The parameters whose names begin so need no gradient."""
 
     @property
     def out(self):
@@ -84,7 +92,8 @@ class Given:
         shape = (*self.lead, HIDDEN // number if own else IN)
         if self.turned:
             shape = shape[::-1]
-        drawn = [normal(shape, secret if own else seed, name, "inputs", one) for one in range(self.passes)]
+        passes = [0] * self.passes if self.shared else range(self.passes)
+        drawn = [normal(shape, secret if own else seed, name, "inputs", one) for one in passes]
         return [(one.permute(*range(one.dim())[::-1]) if self.turned else one).to(self.dtype) for one in drawn]
 
     def upstream(self, secret, seed, name, number):
@@ -139,15 +148,21 @@ SUMS = {
 RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True)}
 TWICE = {
     "a column-parallel layer that is called twice": Given("column", passes=2),
+    "a column-parallel layer that gathers, called twice with the same inputs": Given("gathered", passes=2, shared=True),
+    "a row-parallel layer without bias that is called twice": Given("row", bias=False, passes=2),
     "the MLP, called twice": Given("mlp", passes=2),
+    "the MLP, and backward twice through the same graph": Given("mlp", rounds=2),
     "the MLP, called again after its slices were trained": Given("mlp", used=True),
 }
 NO_GRADIENT = {
     "a column-parallel layer, inputs that need no gradient": Given("column", needs_grad=False),
     "a row-parallel layer, inputs that need no gradient": Given("row", needs_grad=False),
     "the MLP, inputs that need no gradient": Given("mlp", needs_grad=False),
-    "a column-parallel layer that gathers, under no_grad": Given("gathered", graded=False),
-    "the MLP under no_grad": Given("mlp", graded=False),
+    "a column-parallel layer that gathers, under no_grad": Given("gathered", graded=False, training=False),
+    "the MLP under no_grad": Given("mlp", graded=False, training=False),
+    "the MLP in evaluation mode": Given("mlp", training=False),
+    "the MLP with `up` frozen": Given("mlp", frozen="up."),
+    "the MLP with `down` frozen": Given("mlp", frozen="down."),
 }
 DTYPES = {
     "a column-parallel layer that gathers, in float32": Given("gathered", dtype=torch.float32),
@@ -158,8 +173,8 @@ STAGES = (COLUMN, ROW, MLP, SHAPES | SUMS, RESIDUAL | TWICE, NO_GRADIENT | DTYPE
 what it has communicated."""
 CALLS = {name: given for stage in STAGES for name, given in stage.items()}
 
-WIDE = 48, 96
-"""Features in and out of the layers whose tensors are counted."""
+WIDE = 1536, 6
+"""Features in and out of the layers whose tensors are counted. A row-parallel layer's bias is a large part of them."""
 LARGE = 768, 1536
 """Those of the layers whose memory is measured, from outside as well: 9 MiB a weight, of which a slice has half."""
 MEASURED, FLOAT = "large layers", 8
@@ -260,6 +275,18 @@ def overwrite(module, given, values):
                 local(tensor).copy_(values[key])
 
 
+def freeze(module, given):
+    """Its frozen parameters need no gradient from now on."""
+    for key, tensor in held(module, given).items():
+        if tensor is not None and key.startswith(given.frozen):
+            tensor.requires_grad_(False)
+
+
+def written(tensors, drawn):
+    """How many of them are no longer what was drawn."""
+    return sum(not plain(one).equal(before) for one, before in zip(tensors, drawn, strict=True))
+
+
 # -- what is recorded -------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +382,7 @@ def call(rank, name, given, number, *group, other=None, **named_group):
     kind is built and called meanwhile."""
     where, members = (rank.secret, rank.seed, name, number), named_group.get("group")
     inputs = [one.to(rank.device).requires_grad_(given.needs_grad) for one in given.inputs(*where)]
+    inputs = inputs[:1] * given.passes if given.shared else inputs
     upstream = [one.to(rank.device) for one in given.upstream(*where)]
     dense, modules, outputs, slices = dense_layers(rank, given, name), [], [], {}
 
@@ -366,7 +394,8 @@ def call(rank, name, given, number, *group, other=None, **named_group):
         overwrite(modules[0], given, given.slices(*where))
         modules.extend(second(rank, given, name, other))
         if isinstance(modules[0], nn.Module):
-            modules[0].train(given.graded)
+            modules[0].train(given.training)
+        freeze(modules[0], given)
 
     def forward():
         with rank.region(f"the forward pass of {name}"), nullcontext() if given.graded else torch.no_grad():
@@ -377,8 +406,8 @@ def call(rank, name, given, number, *group, other=None, **named_group):
 
     def backward():
         with rank.region(f"the backward pass of {name}"):
-            for output, gradient in zip(outputs, upstream, strict=True):
-                output.backward(gradient)
+            for left in reversed(range(given.rounds)):
+                torch.autograd.backward(outputs, upstream, retain_graph=left > 0)
 
     done = taken(rank, [prepare, forward, backward] if given.graded else [prepare, forward], members)
     found = held(modules[0], given) if modules else {}
@@ -389,6 +418,8 @@ def call(rank, name, given, number, *group, other=None, **named_group):
             "slices": slices,
             "outputs": [plain(one) for one in outputs],
             "need gradients": sum(one.requires_grad for one in inputs),
+            "written": written(inputs, given.inputs(*where)),
+            "upstream written": written(upstream, given.upstream(*where)),
             "inputs": [plain(one.grad) for one in inputs],
             "gradients": {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None},
             "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),

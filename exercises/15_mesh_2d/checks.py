@@ -410,8 +410,9 @@ def test_dtypes(runs, probe):
 
 def test_frozen(runs, probe):
     """Frozen parameters stay as they are, and the others are trained"""
-    for run, dp, tp in meshes(runs, training="frozen"):
-        expect_training(probe, run, dp, tp, "frozen")
+    for training in probe.FROZEN:
+        for run, dp, tp in meshes(runs, training=training):
+            expect_training(probe, run, dp, tp, training)
 
 
 def test_left_over(runs, probe):

@@ -25,8 +25,11 @@ LAYOUTS = {
     "around": "layers around up and down",
     "plain": "up and down without biases",
     "frozen": "frozen parameters",
+    "others": "other frozen parameters",
 }
 """The models, by what they come with."""
+FROZEN = {"frozen": ("first.bias", "up.weight", "down.bias"), "others": ("norm.weight", "up.bias", "down.weight")}
+"""Layouts in which parameters are frozen, each kind of slice in one of them."""
 TRAININGS = {
     "mlp": {"layout": "mlp"},
     "around": {"layout": "around"},
@@ -34,6 +37,7 @@ TRAININGS = {
     "plain": {"layout": "plain"},
     "single": {"layout": "mlp", "dtype": "float32"},
     "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}},
+    "others": {"layout": "others", "options": {**SGD, "weight_decay": 0.1}},
     "unequal": {"layout": "mlp", "sizes": UNEQUAL},
     "left": {"layout": "mlp", "left": True},
 }
@@ -49,8 +53,9 @@ WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
 
 
 class Model(nn.Module):
-    """`up` and `down` with an activation between them; in the layouts "around" and "frozen" other layers before and
-    after them, a normalisation, and a way around both. Inputs end with FEATURES there and with WIDTH elsewhere."""
+    """`up` and `down` with an activation between them; in the layouts "around" and those of FROZEN other layers
+    before and after them, a normalisation, and a way around both. Inputs end with FEATURES there and with WIDTH
+    elsewhere."""
 
     def __init__(self, layout, dtype=torch.float64, features=FEATURES, width=WIDTH, hidden=HIDDEN, classes=CLASSES):
         super().__init__()
@@ -62,13 +67,12 @@ class Model(nn.Module):
         self.up = nn.Linear(width, hidden, bias=bias, dtype=dtype)
         if self.surrounded:
             self.last = nn.Linear(width, classes, dtype=dtype)
-        if layout == "frozen":
-            for name in ("first.bias", "up.weight", "down.bias"):
-                self.get_parameter(name).requires_grad_(False)
+        for name in FROZEN.get(layout, ()):
+            self.get_parameter(name).requires_grad_(False)
 
     @property
     def surrounded(self):
-        return self.layout in ("around", "frozen")
+        return self.layout == "around" or self.layout in FROZEN
 
     def enter(self, inputs):
         """What `up` gets."""
@@ -122,7 +126,7 @@ def loss_of(training):
 
 
 def surrounded(training):
-    return plan_of(training)["layout"] in ("around", "frozen")
+    return plan_of(training)["layout"] == "around" or plan_of(training)["layout"] in FROZEN
 
 
 def batch(training, secret, step, samples):

@@ -21,7 +21,7 @@ SMALL = 1024
 class Clipped(Attempt):
     """A call: what it returned, and its gradients afterwards by number. `type` is that of what is no tensor,
     `elsewhere` the gradients that are other tensors now, `moved` the parameters whose values have changed, `around` how
-    many elements beside each gradient have."""
+    many elements beside each gradient have, `overwritten` whether the norm that the call before returned has."""
 
     type: str
     norm: Tensor
@@ -29,6 +29,7 @@ class Clipped(Attempt):
     elsewhere: list[str]
     moved: int
     around: list[int]
+    overwritten: bool
 
 
 # What was recorded
@@ -205,11 +206,15 @@ def test_norm(runs, probe):
 
 
 def test_returns_tensor(runs, probe):
-    """The norm is a tensor"""
+    """The norm is a tensor, which later calls leave as it is"""
     for run, name, _, _ in calls_in(runs, probe, probe.FIRST):
         for rank in run:
             seen = clipped(rank, name)
             rank.expect(not seen["type"], "what was returned", "a tensor", f"an object of type {seen['type']}")
+        for other in filter(lambda other: came_through(run, other), probe.CALLS):
+            for rank in run:
+                changed, subject = clipped(rank, other)["overwritten"], "the norm that a call has returned"
+                rank.expect(not changed, subject, "the same after the next call", f"another after that with {other}")
 
 
 def test_clips(runs, probe):
@@ -273,7 +278,7 @@ def test_together(runs, probe):
 
 
 def test_tiny(runs, probe):
-    """ε is at most 1e-6, for tiny gradients too"""
+    """ε is at most 1e-6, for tiny gradients too, and a max_norm of 0 leaves nothing"""
     judge(calls_in(runs, probe, probe.TINY))
 
 
@@ -297,7 +302,7 @@ def test_layouts(runs, probe):
 
 
 def test_any_iterable(runs, probe):
-    """Parameters may come from a generator"""
+    """Parameters may come from a generator, and norm_type may be an int"""
     judge(calls_in(runs, probe, probe.KINDS))
 
 
@@ -335,13 +340,18 @@ def test_maximum_of_nan(runs, probe):
 def test_other_norms(runs, probe):
     """Other norm types are right, or a ValueError on every rank"""
     for call in calls_in(runs, probe, probe.OTHERS):
-        run, name, _, ranks = call
-        attempts = [run[number].read(name, Clipped) for number in ranks]
-        if any(one["raised"] for one in attempts):
-            for number, one in zip(ranks, attempts, strict=True):
-                run[number].expect_raised(one, "ValueError", f"a call with {name}")
-        else:
-            judge([call])
+        judge_or_refused(call)
+
+
+def judge_or_refused(call):
+    """A call with another norm type: right, or refused on every rank."""
+    run, name, _, ranks = call
+    attempts = [run[number].read(name, Clipped) for number in ranks]
+    if any(one["raised"] for one in attempts):
+        for number, one in zip(ranks, attempts, strict=True):
+            run[number].expect_raised(one, "ValueError", f"a call with {name}")
+    else:
+        judge([call])
 
 
 # Ranks with little or nothing
@@ -359,7 +369,11 @@ def test_empty(runs, probe):
 
 def test_no_parameters(runs, probe):
     """A rank without parameters takes part and gets the norm"""
-    judge(calls_in(runs, probe, probe.NO_PARAMETERS))
+    for call in calls_in(runs, probe, probe.NO_PARAMETERS):
+        if call[2].norm_type in (2.0, math.inf):
+            judge([call])
+        elif holds(test_other_norms, runs, probe):
+            judge_or_refused(call)
 
 
 # Groups

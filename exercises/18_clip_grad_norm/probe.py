@@ -86,10 +86,11 @@ SMALL = {
 UNIT = ((Shard(gradient="unit"),),)
 TOGETHER = {
     "gradients of norm 1 on each rank, and a max_norm of 1.2": Given(1.2, shards=UNIT),
-    "gradients of norm 1 on each rank, and a max_norm of 1.7321": Given(1.7321, shards=UNIT),
+    "gradients of norm 1 on each rank, and a max_norm of 1.732": Given(1.732, shards=UNIT),
+    "gradients of norm 1 on each rank, and a max_norm of 1.732053": Given(1.732053, shards=UNIT),
 }
-"""Two ranks have a norm of 1.4142 together, three have 1.73205."""
-TINY = {"tiny gradients": Given(1e-4, scale=1e-3)}
+"""Two ranks have a norm of 1.4142 together, three have 1.7320508."""
+TINY = {"tiny gradients": Given(1e-4, scale=1e-3), "a max_norm of 0": Given(0.0)}
 LONG = {"a gradient of 1 MiB": Given(0.5, shards=((Shard((2**17,)),),))}
 """Whoever sends it sends more than the kernel's count may differ from what is told of the calls."""
 PLACES = {
@@ -97,7 +98,11 @@ PLACES = {
     "a gradient without dimensions": Given(shards=((Shard(()), Shard((3, 4))),)),
     "gradients that are views of a buffer": Given(shards=((Shard(layout="view"), Shard((3, 4), layout="view")),)),
 }
-KINDS = {"parameters from a generator": Given(kind="generator"), "parameters in a tuple": Given(0.1, INF, kind="tuple")}
+KINDS = {
+    "parameters from a generator": Given(kind="generator"),
+    "parameters in a tuple": Given(0.1, INF, kind="tuple"),
+    "a norm_type of 2, an int": Given(norm_type=2),
+}
 WITHIN = {
     "float32 gradients": Given(shards=((Shard(dtype=F32), Shard((3, 4), F32)),)),
     "bfloat16, float32 and float64 on each rank": Given(shards=((Shard((3, 4), BF16), Shard(), Shard(dtype=F32)),)),
@@ -139,6 +144,7 @@ NO_PARAMETERS = {
     "no parameters on the last rank": Given(odd=("last", ())),
     "no parameters on the first rank, by the infinity norm": Given(0.1, INF, odd=("first", ())),
     "no parameters on the first rank, float32 on the others": Given(shards=((Shard((3, 4), F32),),), odd=("first", ())),
+    "no parameters on the last rank, by norm_type 1": Given(1.0, 1.0, odd=("last", ())),
 }
 STAGES = (
     FIRST,
@@ -161,6 +167,10 @@ IN_GROUPS = {
     "gradients of norm above 0.5": Given(0.5),
     "gradients with an element above 0.1": Given(0.1, INF),
     "gradients of norm below 1000": Given(1000.0),
+    "no parameters on the first rank": Given(odd=("first", ())),
+    "no gradient but None on the last rank, by the infinity norm": Given(
+        0.1, INF, odd=("last", (Shard(gradient="none"),))
+    ),
 }
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -168,10 +178,10 @@ IN_GROUPS = {
 
 def clipping(rank):
     """The calls in the default group, which some leave away, some give as None and some by its object."""
-    ways = itertools.cycle([{}, {"group": None}, {"group": dist.group.WORLD}])
+    ways, former = itertools.cycle([{}, {"group": None}, {"group": dist.group.WORLD}]), None
     for stage in STAGES:
         for name, given in stage.items():
-            call(rank, name, given, rank.rank, rank.world_size, **next(ways))
+            former = call(rank, name, given, rank.rank, rank.world_size, former, **next(ways))
         rank.tell_trace()
 
 
@@ -182,7 +192,7 @@ def groups(rank):
         for among, ranks in GROUPS.items():
             name = f"{what} among {among}"
             if rank.rank in ranks:
-                call(rank, name, given, ranks.index(rank.rank), len(ranks), group=made[among])
+                call(rank, name, given, ranks.index(rank.rank), len(ranks), None, group=made[among])
             else:
                 rank.record(name, None)
 
@@ -211,13 +221,14 @@ def handed(kind, parameters):
     return {"list": list, "tuple": tuple, "generator": lambda some: (one for one in some)}[kind](parameters)
 
 
-def call(rank, name, given, place, among, **group):
-    """Have a rank's gradients clipped, and record what came of it."""
+def call(rank, name, given, place, among, former, **group):
+    """Have a rank's gradients clipped, and record what came of it, and whether it changed the norm that the former call
+    returned. Gives the norm, and a copy of it."""
     before = given.gradients(rank.secret, name, place, among)
     made = [parameter(rank, shard, before[str(nth)]) for nth, shard in enumerate(given.of(place, among))]
     parameters = [one for one, _ in made]
     places = [place_of(one.grad) for one in parameters]
-    how = () if given.norm_type == 2.0 else (given.norm_type,)
+    how = () if given.norm_type == 2.0 and isinstance(given.norm_type, float) else (given.norm_type,)
     with rank.region(f"the call with {name}"):
         outcome = rank.attempt(
             rank.student.clip_grad_norm_sharded_, handed(given.kind, parameters), given.max_norm, *how, **group
@@ -237,13 +248,20 @@ def call(rank, name, given, place, among, **group):
             "elsewhere": [str(nth) for nth, one in enumerate(parameters) if place_of(one.grad) != places[nth]],
             "moved": sum(bool(one.ne(1).any()) for one in parameters),
             "around": [around(shard, memory) for shard, (_, memory) in zip(given.of(place, among), made, strict=True)],
+            "overwritten": former is not None and not same(*former),
         },
     )
+    return (value, norm) if is_tensor else None
 
 
 def place_of(gradient):
     """Which tensor it is, and where its elements lie."""
     return None if gradient is None else (id(gradient), gradient.data_ptr(), gradient.stride())
+
+
+def same(tensor, copy):
+    """Whether a tensor is as its copy is, NaN included."""
+    return torch.equal(plain(tensor).nan_to_num(-1.0), copy.nan_to_num(-1.0))
 
 
 def plain(tensor):
