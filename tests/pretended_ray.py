@@ -32,6 +32,8 @@ class Actor:
 
     def remote(self, work: Work | None = None) -> Call:
         call = Call()
+        if work is None and self._ray.rising:
+            return self._ray.rising.pop(0)
         if work is None:
             call.say(self._ray.answers.pop(0) if self._ray.answers else {"event": "up"})
         else:
@@ -41,7 +43,8 @@ class Actor:
 
 
 class FakeRay:
-    """The part of Ray's module that the engine uses. `answers` are what the next actors say first."""
+    """The part of Ray's module that the engine uses. `answers` are what the next actors say first, or, where
+    `rising` has calls, what these are answered."""
 
     __version__ = "2.60.0"
 
@@ -52,6 +55,7 @@ class FakeRay:
         self.options_given: list[dict[str, Any]] = []
         self.begun: list[dict[str, Any]] = []
         self.answers: list[dict[str, Any]] = []
+        self.rising: list[Call] = []
 
     def init(self, **options: Any) -> None:
         if self.unreachable and options["address"] != "local":

@@ -185,7 +185,7 @@ def test_suspect_checks_say_why():
     rows += [row(f"b{number}", report("PFPF"), unit=f"b{number}", flipped=("runs",)) for number in range(10)]
     found = {suspect.check: " ".join(suspect.reasons) for suspect in class_report(rows).exercises[0].suspects}
     assert "everybody passes it" in found["runs"] and "flipped when 10 hand-ins" in found["runs"]
-    assert "discrimination -1.00" in found["overlaps"]
+    assert "discrimination −1.00" in found["overlaps"]
 
 
 def test_someone_with_nearly_all_who_fails_one_check_alone_makes_it_suspect():

@@ -20,7 +20,7 @@ from grader.batch.slots.ray import RayEngine
 from grader.cli.batch.engines import engine_of, slots_for
 from grader.grading.request import Machine
 from grader.model.errors import UsageError
-from tests.pretended_ray import FakeRay
+from tests.pretended_ray import Call, FakeRay
 
 PATIENCE = 60.0
 WIDEST = 4
@@ -75,9 +75,10 @@ def test_an_actor_takes_the_widest_case_and_ray_repeats_nothing(opened: Opened) 
 
 @pytest.mark.parametrize("how", [ENDED, RuntimeError("The actor died unexpectedly.\nMore than one line.")])
 def test_a_slot_that_is_gone_is_lost_with_all_that_it_held(opened: Opened, how: Any) -> None:
-    """The one that it graded comes first. Its successor is up before anybody hears of it."""
+    """The one that it graded comes first. Where there is no other slot, its successor is up before anybody hears of
+    it."""
     ray = FakeRay(8)
-    engine, events, (slot, _) = opened(ray, slots=2)
+    engine, events, (slot,) = opened(ray, slots=1)
     for unit in ("a", "b"):
         engine.send(slot, work(unit))
     actor, _, call = ray.asked.get()
@@ -92,6 +93,43 @@ def test_a_slot_that_is_gone_is_lost_with_all_that_it_held(opened: Opened, how: 
     ray.asked.get()  # b, which the first actor never came to
     ray.asked.get()[2].say(graded("a"))
     assert isinstance(events.get(timeout=PATIENCE), Graded)
+
+
+def test_what_a_lost_slot_held_does_not_wait_for_its_successor(opened: Opened) -> None:
+    """A node that is gone has room in Ray's eyes for a while, and so a successor that does not come up; others are
+    there to grade. Once it is up, it is told of without units."""
+    ray = FakeRay(8)
+    engine, events, (slot, _) = opened(ray, slots=2)
+    ray.rising = [rising := Call()]
+    engine.send(slot, work("a"))
+    ray.asked.get()[2].say(RuntimeError("The node died."))
+    lost = events.get(timeout=PATIENCE)
+    assert isinstance(lost, Lost) and (lost.slot, lost.units, lost.successor) == (slot, ("a",), "")
+    rising.say({"event": "up"})
+    later = events.get(timeout=PATIENCE)
+    assert isinstance(later, Lost) and (later.slot, later.units, later.successor) == (slot, (), "ray-1.2")
+
+
+def test_the_last_slot_is_told_of_once_another_is_up(opened: Opened) -> None:
+    """A driver without any slot would give up, so it is never left without one."""
+    ray = FakeRay(8)
+    engine, events, names = opened(ray, slots=2)
+    ray.rising = [first, second] = [Call(), Call()]
+    there, units = set(names), []
+    for name, unit in zip(names, "ab", strict=True):
+        engine.send(name, work(unit))
+    for _ in names:
+        ray.asked.get()[2].say(RuntimeError("The node died."))
+    for call in (None, first, second):
+        if call:
+            call.say({"event": "up"})
+        while len(units) < 2 if call is second else not units:
+            lost = events.get(timeout=PATIENCE)
+            assert isinstance(lost, Lost)
+            there = there - {lost.slot} | ({lost.successor} - {""})
+            units += lost.units
+            assert there
+    assert sorted(units) == ["a", "b"]
 
 
 def test_where_a_node_is_gone_its_slot_has_no_successor(opened: Opened) -> None:

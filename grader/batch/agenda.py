@@ -86,7 +86,7 @@ def agenda_of(ledger: Ledger, estimates: dict[str, float], *, again: str = "", o
                 files=row["files"],
                 seed=row["seed"],
                 runs=runs,
-                seconds=judging if runs else run_seconds,
+                seconds=judging.get(row["exercise"], SECONDS_OF_JUDGING) if runs else run_seconds,
                 losses=0 if row["standing"] == Standing.QUARANTINED.value else row["losses"],
                 verdict=row["standing"] == Standing.FINAL.value,
             )
@@ -105,11 +105,19 @@ def _is_due(standing: str, status: str, again: str) -> bool:
             return again == "all" or (again == "failed" and status == "failed")
 
 
-def _recorded_seconds(ledger: Ledger) -> tuple[dict[str, float], float]:
-    """How long a unit of each exercise took, on average, and judging one again."""
-    rows = ledger.all("SELECT exercise, AVG(seconds) AS mean FROM units WHERE seconds > 0 GROUP BY exercise")
-    judging = ledger.number("SELECT AVG(seconds) FROM attempts WHERE kind = 'judge' AND outcome = 'graded'")
-    return {row["exercise"]: row["mean"] for row in rows}, judging or SECONDS_OF_JUDGING
+def _recorded_seconds(ledger: Ledger) -> tuple[dict[str, float], dict[str, float]]:
+    """How long a unit of each exercise took, on average, and judging one again; before any was judged again, what its
+    grades took beside their cases."""
+    ran = ledger.all(
+        "SELECT exercise, AVG(seconds) AS took, AVG(seconds - busy) AS own FROM units WHERE seconds > 0 "
+        "GROUP BY exercise"
+    )
+    judged = ledger.all(
+        "SELECT exercise, AVG(a.seconds) AS took FROM attempts a JOIN units u ON u.unit = a.unit "
+        "WHERE a.kind = 'judge' AND a.outcome = 'graded' GROUP BY exercise"
+    )
+    judging = {row["exercise"]: row["own"] for row in ran} | {row["exercise"]: row["took"] for row in judged}
+    return {row["exercise"]: row["took"] for row in ran}, judging
 
 
 def work_of(ledger: Ledger, task: Task, checks: str) -> Work:

@@ -45,8 +45,8 @@ def _is_planned(folder: Path, shard: str) -> bool:
 
 
 def prepare(out: Path, title: str, seed: int | None) -> int:
-    """Begin the folder, or find that it is of this assignment. The seed of the batch: the one given, else the one of
-    the folder, drawn where there is none. Raises UsageError for a folder of something else."""
+    """Begin the folder, or find that it is of this assignment. The seed of the batch: the one of the folder, which is
+    the one given or drawn when it is begun. Raises UsageError for a folder of something else, or of another seed."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         facts = out / FACTS
@@ -54,15 +54,24 @@ def prepare(out: Path, title: str, seed: int | None) -> int:
             _check_empty(out)
             drawn = secrets.randbelow(MAX_SEED) if seed is None else seed
             _place(facts, json.dumps({"format": FORMAT, "title": title, "seed": drawn}))
-        known = _known_seed(out, title)
-        return known if seed is None else seed
+        return _kept_seed(out, title, seed)
     except OSError as error:
         raise UsageError(f"{out} cannot be the folder of a batch: {error.strerror}.") from None
 
 
-def seed_of(out: Path, title: str) -> int:
-    """The seed of a batch's folder; 0 where there is none yet. Raises UsageError for a folder of something else."""
-    return _known_seed(out, title) if (out / FACTS).exists() else 0
+def seed_of(out: Path, title: str, seed: int | None = None) -> int:
+    """The seed that a batch in this folder would have; 0 where nothing says so yet. Raises UsageError as `prepare`
+    does."""
+    return _kept_seed(out, title, seed) if (out / FACTS).exists() else seed or 0
+
+
+def _kept_seed(out: Path, title: str, seed: int | None) -> int:
+    """The folder's seed, which stays: with another one every hand-in would be run again, and what is recorded would be
+    nobody's."""
+    known = _known_seed(out, title)
+    if seed is not None and seed != known:
+        raise UsageError(f"{out} keeps the seed it was begun with, {known}; name another folder by --out for {seed}.")
+    return known
 
 
 def _known_seed(out: Path, title: str) -> int:

@@ -59,7 +59,8 @@ class Refused:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
     """A slot that is gone (its worker died, its node did), with the units that it had and that may be what ended it,
-    the one that it graded first; it has a successor of another name, or none if `successor` is empty."""
+    the one that it graded first; it has a successor of another name, or none if `successor` is empty. One that comes
+    up later is told of in a second event, without units."""
 
     slot: str
     units: tuple[str, ...]

@@ -64,6 +64,16 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(root, engine):
     assert contents(root / "out") == before
 
 
+def test_judging_again_is_expected_to_take_what_it_took_for_that_exercise(root, engine):
+    """Before it was ever done, what grades took beside their cases: half a second each here, and then two."""
+    grade()
+    checks = root / "exercises/90_total/checks.py"
+    for told in ("2 hand-ins would be judged again from the recorded runs (1 s of a slot)", "(4 s of a slot)"):
+        checks.write_text(checks.read_text() + "\n")
+        assert told in grade("--dry-run").stdout
+        grade()
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "judged"),
     [

@@ -153,3 +153,13 @@ def test_an_engine_that_is_none_is_refused(root):
 def test_a_table_of_people_that_says_nothing_clear_is_refused(root, engine, table, told):
     (root / "people.csv").write_text(table)
     assert told in refusal(grade("--people", "people.csv"))
+
+
+def test_another_seed_than_the_folders_is_refused(root, engine):
+    """Nothing of what is recorded would be known any more, and the folder is said to keep its seed."""
+    assert grade("--seed", 1).exit_code == 0
+    before, sent = contents(root / "out"), len(engine.sent)
+    for words in (("--seed", 2), ("--seed", 2, "--dry-run")):
+        assert "out keeps the seed it was begun with, 1; name another folder by --out for 2" in refusal(grade(*words))
+    assert contents(root / "out") == before and len(engine.sent) == sent
+    assert grade("--seed", 1).exit_code == 0 and len(engine.sent) == sent

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -34,6 +36,24 @@ def class_report(
     rows: Iterable[Row], about: About | None = None, signatures: Signatures | None = None, *, names: bool = False
 ) -> ClassReport:
     """The report of a class. `signatures` are the mutants of each exercise; without `names` nobody is named."""
+    with _uncollected():
+        return _class_report(rows, about, signatures, names)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles, of which none is made here: it would look again and again at all that is kept
+    of a hundred thousand rows, and take longer than the report itself."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _class_report(rows: Iterable[Row], about: About | None, signatures: Signatures | None, names: bool) -> ClassReport:
     found = tally(rows)
     marks = np.array([earned / most for earned, most in found.people.values() if most], dtype=np.float64)
     return ClassReport(

@@ -42,7 +42,8 @@ def _reasons(check: CheckReport, lonely: int, flipped: int) -> Iterator[str]:
         yield f"it was broken in {count(check.broken, 'hand-in')}"
     told = min(check.passed, check.failed) >= EITHER
     if told and check.discrimination is not None and check.discrimination < LOW:
-        yield f"it hardly goes with the other checks (discrimination {check.discrimination:.2f})"
+        number = f"{check.discrimination:.2f}".replace("-", "−")
+        yield f"it hardly goes with the other checks (discrimination {number})"
     if check.judged >= LEAST and check.passed in (0, check.judged):
         yield "nobody passes it" if not check.passed else "everybody passes it, so it tells nobody apart"
     if lonely:

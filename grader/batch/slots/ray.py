@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.2
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Slot:
     """An actor, and the calls that it has not answered, in order, with their units. `barren` counts its predecessors
-    that gave up, one after the other; `instead` tells of the slot whose place it is to take."""
+    that gave up, one after the other; `instead` is the loss of the slot whose place it is to take."""
 
     name: str
     actor: Any
@@ -57,6 +57,8 @@ class RayEngine:
         self._slots: dict[str, Slot] = {}
         self._rising: dict[Any, Slot] = {}
         """Slots whose workers come up, by the call that waits for it."""
+        self._untold: list[Lost] = []
+        """Slots that are gone while no other is up."""
         self._connected = self._own = self._closed = False
         self._waiting: threading.Thread | None = None
 
@@ -204,8 +206,7 @@ class RayEngine:
         self._replace(slot, said)
 
     def _replace(self, slot: Slot, said: dict[str, Any]) -> None:
-        """Let another slot come up. That this one is lost is told once the other is there: if there is no room for one,
-        nobody must wait for it."""
+        """Let another slot come up, if there is room for one, and tell that this one is lost."""
         lost = Lost(slot=slot.name, units=tuple(slot.calls.values()), sentence=said["sentence"], log=said["log"])
         barren = slot.barren + 1 if said["gave_up"] else 0
         try:
@@ -214,10 +215,20 @@ class RayEngine:
                 successor = self._begun(next_name(slot.name), barren=barren, instead=lost)
                 with self._lock:
                     self._rising[successor.actor.up.remote()] = successor
-                return
         except Exception as error:
             lost = dataclasses.replace(lost, sentence=f"{lost.sentence} Ray does not answer: {first_line(error)}")
-        self._events.put(lost)
+        with self._lock:
+            self._untold.append(lost)
+        self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        """Tell of slots that are lost where another one is up, or none will be. What they held must not wait for their
+        successors: Ray takes a node for one with room for a while after it is gone."""
+        with self._lock:
+            if self._slots or not self._rising:
+                untold, self._untold = self._untold, []
+                for lost in untold:
+                    self._events.put(lost)
 
     def _risen(self, call: Any, said: dict[str, Any]) -> None:
         """A successor is up, or will never be."""
@@ -225,9 +236,16 @@ class RayEngine:
             slot = self._rising.pop(call, None)
             if slot is None or slot.instead is None or self._closed:
                 return
-            if said["event"] == "up":
+            if is_up := said["event"] == "up":
                 self._slots[slot.name] = slot
-                self._events.put(dataclasses.replace(slot.instead, successor=slot.name))
-                return
-        self._kill(slot)
-        self._events.put(slot.instead)
+                self._events.put(self._succeeded(slot.instead, slot.name))
+        if not is_up:
+            self._kill(slot)
+        self._tell_lost()
+
+    def _succeeded(self, lost: Lost, successor: str) -> Lost:
+        """What tells of a successor: the loss itself where nobody has heard of it, else the same without units."""
+        if lost in self._untold:
+            self._untold.remove(lost)
+            return dataclasses.replace(lost, successor=successor)
+        return dataclasses.replace(lost, units=(), successor=successor)

@@ -148,8 +148,7 @@ def _dry(asked: Options, machine: Machine) -> int:
     from grader.batch.slots.local import slots_for as local_slots
 
     plan = asked.asked(asked.seed)
-    known = folder.seed_of(asked.out, plan.assignment.title)
-    plan = dataclasses.replace(plan, seed=known if asked.seed is None else asked.seed)
+    plan = dataclasses.replace(plan, seed=folder.seed_of(asked.out, plan.assignment.title, asked.seed))
     with tempfile.TemporaryDirectory(prefix="ranklings-") as scratch:
         ledger = Ledger.rehearsal(asked.out, Path(scratch), shard=folder.shard_name(plan.shard))
         with contextlib.closing(ledger):
