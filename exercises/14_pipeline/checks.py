@@ -27,14 +27,15 @@ class Pass(TypedDict):
 
 
 class Called(Attempt):
-    """A call: what it returned, the gradients that parameters have after it, the stage's passes, and whether the
-    caller's inputs need a gradient by then."""
+    """A call: what it returned, the gradients that parameters have after it, the stage's passes, whether the caller's
+    inputs need a gradient by then, and whether the stage was in training mode in each forward, if that was asked."""
 
     returned: str
     loss: float | None
     gradients: Tensors
     passes: list[Pass]
     asked: bool
+    modes: list[bool]
 
 
 # What was recorded
@@ -43,12 +44,14 @@ class Called(Attempt):
 def calls(runs, probe, schedule, names, family="pipeline"):
     """(run, what the call is called, what was handed in) of some calls of a schedule, from the runs that came so far;
     one that did not come to their end fails the check."""
-    keys = [probe.key(schedule, name) for name in names]
-    before = probe.KEYS[: probe.KEYS.index(keys[0])][-1:]
+    keys, in_order = [probe.key(schedule, name) for name in names], probe.LATE_KEYS if family == "late" else probe.KEYS
+    before, given = in_order[: in_order.index(keys[0])][-1:], probe.CALLS | probe.LATE
     for run in runs(family, recorded=keys, after=before):
+        if family == "late" and any(rank.read(key, Called)["raised"] for rank in run for key in before):
+            continue  # it ended there
         for name in names:
-            if run.world_size in probe.CALLS[name].sizes:
-                yield run, name, probe.CALLS[name]
+            if run.world_size in given[name].sizes:
+                yield run, name, given[name]
 
 
 def done(runs, probe, schedule, name=None):
@@ -170,12 +173,12 @@ def judge_first(runs, probe, schedule, factor=lambda given: 1):
         expect_gradients(run, probe, schedule, name, given, factor=factor(given))
 
 
-def judge(runs, probe, names):
+def judge(runs, probe, names, family="pipeline"):
     """Gradients in some calls of the schedules that work."""
     factors = working(runs, probe)
 
     def judged(schedule):
-        found = list(calls(runs, probe, schedule, names))
+        found = list(calls(runs, probe, schedule, names, family))
         for run, name, given in found:
             expect_gradients(run, probe, schedule, name, given, factor=factors[schedule](given))
         return found
@@ -228,10 +231,10 @@ def test_loss(runs, probe):
     for_each(probe.SCHEDULES, judged)
 
 
-def so_far(found, *arguments):
+def so_far(found, *arguments, **options):
     """What there is of it; nothing where the code did not come so far."""
     try:
-        return list(found(*arguments))
+        return list(found(*arguments, **options))
     except NotJudged:
         return []
 
@@ -404,7 +407,12 @@ def expect_messages(rank, probe, schedule, given):
 
 def test_awaited(runs, probe):
     """What was sent arrives, however late its receiver comes for it"""
-    judge(runs, probe, probe.LATE)
+    for schedule in working(runs, probe):
+        for run in runs("late", finished=False):
+            rank, name = run[run.world_size - 1], f"lost in {schedule}"
+            lost = name in rank and rank.read(name, bool)
+            rank.expect(not lost, f"the last gradient, when {schedule} returns", "sent", "still to be sent, and lost")
+    judge(runs, probe, probe.LATE, "late")
 
 
 # Other batches, other stages
@@ -462,6 +470,19 @@ def test_frozen(runs, probe):
     """Stages with frozen parameters, in part or altogether"""
     judge(runs, probe, probe.FROZEN_STAGES)
     expect_left_alone(runs, probe, probe.FROZEN_STAGES)
+    for_each(probe.SCHEDULES, lambda schedule: expect_modes(runs, probe, schedule))
+
+
+def expect_modes(runs, probe, schedule):
+    """A frozen stage was given in evaluation mode, others in training mode, and so they computed."""
+    found = list(calls(runs, probe, schedule, probe.FROZEN_STAGES))
+    for run, name, given in found:
+        for rank in run:
+            modes, training = called(rank, key := probe.key(schedule, name))["modes"], given.kind(rank.rank) != "frozen"
+            words = {True: "training", False: "evaluation"}
+            for mode in modes:
+                rank.expect_equal(words[mode], words[training], f"the mode in which the stage computes in {key}")
+    return found
 
 
 def test_plain(runs, probe):
@@ -530,11 +551,13 @@ def test_after(runs, probe):
 def test_faults(runs, probe):
     """An exception in a stage reaches the caller, and no rank returns as if nothing had happened"""
     judged = 0
-    for name, (given, schedule, broken, _) in probe.FAULTS.items():
-        for run in runs("pipeline", finished=False, after=probe.KEYS[-1:]):
-            if run.world_size in given.sizes:
-                judged += 1
-                judge_fault(run, probe, schedule, name, broken)
+    families = {"pipeline": (probe.FAULTS, probe.KEYS), "late": (probe.FAULTS_LATER, probe.LATE_KEYS)}
+    for family, (faults, keys) in families.items():
+        for run in so_far(runs, family, finished=False, after=keys[-1:]):
+            for name, (given, schedule, broken, _) in faults.items():
+                if run.world_size in given.sizes:
+                    judged += 1
+                    judge_fault(run, probe, schedule, name, broken)
     if not judged:
         raise NotJudged("the code did not come so far")
 

@@ -43,6 +43,8 @@ class Given:
     """Whether ranks that read neither inputs nor targets are given some, too."""
     leftovers: bool = False
     """Whether parameters have gradients before the call."""
+    shape: type = tuple
+    """What `activation_shape` comes in."""
 
     @property
     def batch(self):
@@ -97,6 +99,7 @@ LEFT = {"gradients that are there already": Given(3, 1, leftovers=True, sizes=(1
 READ = {
     "tensors on ranks that do not read them": Given(4, 1, everywhere=True, sizes=(3,)),
     "inputs that are whole numbers": Given(2, 2, kinds=("tokens", "layers", "layers"), sizes=(3,)),
+    "activation_shape in a list": Given(2, 1, shape=list, sizes=(2,)),
 }
 DTYPES = {
     "float32": Given(2, 2, dtype=torch.float32, sizes=(2,)),
@@ -108,6 +111,7 @@ FROZEN_STAGES = {
 }
 PLAIN = {
     "a first stage without parameters": Given(2, 2, dtype=torch.float32, kinds=("plain", "layers"), sizes=(2,)),
+    "no parameters but in the first stage": Given(1, 2, dtype=torch.float32, kinds=("layers", "plain"), sizes=(2,)),
     "no parameters but in the last stage": Given(2, 1, kinds=("plain", "plain", "layers"), sizes=(3,)),
     "a middle stage without parameters": Given(3, 1, kinds=("layers", "turned", "layers"), sizes=(4,)),
 }
@@ -117,8 +121,8 @@ BAD = {
     "7 samples in 2 micro-batches": Given(2, 3, 1, sizes=(1, 2, 3)),
 }
 AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
-LATE = {"a first rank that comes late for the last gradient": Given(2, 1, sizes=(2,))}
-CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER | LATE
+LATE = {"ranks that come late for what is sent": Given(2, 1, sizes=(2,))}
+CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
 """What is handed in, by name."""
 RETURNING = [*LEFT, *FEW, *READ, *AFTER]
 """Those whose loss is judged as well, beside the ordinary one's."""
@@ -138,8 +142,12 @@ BAD_IN_GROUP = {
 FAULTS = {
     "a stage that raises in its second forward": (Given(sizes=(4,)), "run_gpipe", 2, "forward 1"),
     "a stage that raises in its second backward": (Given(sizes=(2,)), "run_1f1b", 1, "backward 1"),
+    "a first stage that raises while the pipeline fills": (Given(sizes=(3,)), "run_1f1b", 0, "forward 1"),
 }
-"""What is handed in, by which function, which rank's stage raises, and where."""
+FAULTS_LATER = {
+    "a last stage that raises in its second backward": (Given(sizes=(2,)), "run_gpipe", 1, "backward 1"),
+}
+"""What is handed in, by which function, which rank's stage raises, and where: in the one family and in the other."""
 FAULT = "this stage is broken"
 
 
@@ -198,11 +206,15 @@ class Stage(nn.Module):
             self.register_parameter(key, nn.Parameter(value, key not in FROZEN.get(self.kind, ())))
         self.rank, self.watched, self.passes, self.outputs, self.at = rank, watched, [], spies.Activations(), {}
         self.inputs = [] if name in LATE else None
+        self.train(self.kind != "frozen")
+        self.modes = [] if name in FROZEN_STAGES else None
 
     def forward(self, inputs):
         numbers = samples_in(inputs, self.first)
         if self.inputs is not None:
             self.inputs.append(inputs)
+        if self.modes is not None:
+            self.modes.append(self.training)
         with self.noted("forward", numbers):
             outputs = compute(self.kind, dict(self.named_parameters()), inputs, self.first, self.last)
             outputs = Noted.apply(outputs, self, numbers)
@@ -251,13 +263,13 @@ def key(schedule, name):
 def names():
     """All calls of a schedule, in order: in groups once the first few are done."""
     before = [*FIRST, *LEFT, *FEW]
-    rest = (name for name in CALLS if name not in before and name not in LATE)
+    rest = (name for name in CALLS if name not in before)
     return [*before, *GROUPS, *rest, *BAD_IN_GROUP]
 
 
 KEYS = [key(schedule, name) for schedule in SCHEDULES for name in names()]
-KEYS += [key(schedule, name) for name in LATE for schedule in SCHEDULES]
-"""All calls, in order."""
+LATE_KEYS = [key(schedule, name) for name in LATE for schedule in SCHEDULES]
+"""All calls of each family, in order."""
 
 
 def pipeline(rank):
@@ -280,10 +292,19 @@ def pipeline(rank):
                 call(rank, schedule, name, CALLS[name], rank.world_size in CALLS[name].sizes, **next(ways))
             if name in FIRST:
                 rank.tell_trace()
+    for name, fault in FAULTS.items():
+        fail(rank, name, *fault)
+
+
+def lately(rank):
+    """Calls in which each rank is late for what the other one sends. Nothing is traced: a trace holds what is under
+    way, and so delivers what nobody waits for."""
     for name, given in LATE.items():
         for schedule in SCHEDULES:
-            call(rank, schedule, name, given, rank.world_size in given.sizes)
-    for name, fault in FAULTS.items():
+            well = call(rank, schedule, name, given, takes_part=True)
+            if not all(meeting.tell_all(rank, f"{schedule} went well", well).values()):
+                return  # the connection is gone
+    for name, fault in FAULTS_LATER.items():
         fail(rank, name, *fault)
 
 
@@ -296,10 +317,10 @@ def new_group(ranks):
 
 
 def call(rank, schedule, name, given, takes_part, **group):
-    """One call of a student's function, and everything seen of it."""
+    """One call of a student's function, and everything seen of it. Whether it raised nothing."""
     if not takes_part:
         rank.record(key(schedule, name), None)
-        return
+        return True
     place, stages = dist.get_rank(group.get("group")), dist.get_world_size(group.get("group"))
     stage = Stage(rank, given, name, place, stages, watched=name in FIRST).to(rank.device)
     if name in FIRST and stages == 3:
@@ -309,11 +330,9 @@ def call(rank, schedule, name, given, takes_part, **group):
     for parameter, left in given.gradients(rank.secret, name, place).items():
         stage.get_parameter(parameter).grad = left.to(rank.device)
     outcome, inputs = attempt(rank, schedule, name, given, stage, **group)
-    if name in LATE and stage.last:
-        for one in stage.inputs:
-            one.grad = None if one.grad is None else one.grad.zero_()  # its memory is used for something else
-        returned(rank, schedule).touch()
-    if outcome.error is not None and stages > 1:
+    if name in LATE:
+        settle(rank, schedule, stage, outcome)
+    elif outcome.error is not None and stages > 1:
         dist.barrier(group.get("group"))  # all have raised; where one has alone, it waits here for the others
     gradients = {key: one.grad for key, one in stage.named_parameters() if one.grad is not None}
     rank.record(
@@ -324,22 +343,35 @@ def call(rank, schedule, name, given, takes_part, **group):
             "loss": values.number(outcome.value),
             "gradients": values.copies(gradients),
             "passes": stage.passes,
-            "asked": inputs is not None and inputs.requires_grad,
+            "asked": stage.first and inputs.requires_grad,
+            "modes": stage.modes or [],
         },
     )
+    return outcome.error is None
 
 
 def attempt(rank, schedule, name, given, stage, **group):
     """Call the student's function with this rank's part of a batch. Gives what came of it, and the inputs."""
-    inputs = given.inputs(rank.secret, name).to(rank.device) if stage.first or given.everywhere else None
-    targets = given.targets(rank.secret, name).to(rank.device) if stage.last or given.everywhere else None
+    inputs = handed(rank, given, stage.first, given.inputs(rank.secret, name))
+    targets = handed(rank, given, stage.last, given.targets(rank.secret, name))
     function = getattr(rank.student, schedule)
     with (
         rank.region(key(schedule, name)),
         default_dtype(F32 if name in OF_ANOTHER_DTYPE else F64),
     ):
-        outcome = rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, SHAPE, **group)
+        outcome = rank.attempt(
+            function, stage, inputs, targets, loss_fn, given.micro_batches, given.shape(SHAPE), **group
+        )
     return outcome, inputs
+
+
+def handed(rank, given, reads, samples):
+    """A rank's inputs or targets: what it reads; or None, or what it is not to look at."""
+    if reads:
+        return samples.to(rank.device)
+    if not given.everywhere:
+        return None
+    return "not to be read" if rank.rank == 1 else samples.repeat_interleave(2, 0).to(rank.device)
 
 
 @contextmanager
@@ -376,19 +408,34 @@ def neighbours(rank, schedule, count):
 
 
 def late(rank, schedule):
-    """Two stages: the first begins its first backward when the last one has returned, or waits in its sleep. What the
-    last one sends by then is of memory that is used for something else."""
-    pid = meeting.tell_all(rank, f"{schedule} late pids", os.getpid())[1]
+    """Two stages: the last begins its first forward when the first one waits in its sleep for a gradient; the first
+    begins its first backward when the last one has returned, or waits in its sleep. What the last one sends by then is
+    of memory that is used for something else."""
+    others = meeting.tell_all(rank, f"{schedule} late pids", os.getpid()).values()
 
     def wait():
-        idle = processes.asleep_for(QUIET, [pid])
-        meeting.wait_until(lambda: returned(rank, schedule).exists() or idle(), look=0.02)
+        idle = processes.asleep_for(QUIET, [pid for pid in others if pid != os.getpid()])
+        meeting.wait_until(lambda: returned(rank, schedule, 1 - rank.rank).exists() or idle(), look=0.02)
 
-    return {"backward 0": wait} if rank.rank == 0 else {}
+    return {"forward 0" if rank.rank else "backward 0": wait, "settle": wait}
 
 
-def returned(rank, schedule):
-    return rank.shared / f"{schedule} returned"
+def settle(rank, schedule, stage, outcome):
+    """After such a call: the first rank waits for the last gradient, if that is on its way. One that has got lost it
+    would wait for without end, so the other one hangs up, as if its process had ended. So does who has raised."""
+    for one in stage.inputs if stage.last else ():
+        one.grad = None if one.grad is None else one.grad.zero_()  # its memory is used for something else
+    returned(rank, schedule, rank.rank).touch()
+    if outcome.error is None and stage.last:
+        stage.at["settle"]()
+    lost = outcome.error is None and not returned(rank, schedule, 0).exists()
+    rank.record(f"lost in {schedule}", lost)
+    if lost or outcome.error is not None:
+        groups.hang_up()
+
+
+def returned(rank, schedule, number):
+    return rank.shared / f"{schedule} returned on {number}"
 
 
 def fail(rank, name, given, schedule, broken, where):
