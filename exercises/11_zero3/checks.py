@@ -17,7 +17,7 @@ History = list[Tensors]
 """The full state after each step."""
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic of a unit."""
-STACK, REGION = "a stack of blocks", "a step"
+STACK = "a stack of blocks"
 SGD = {"lr": 0.1, "momentum": 0.9}
 COUNTER = "passes"
 """The buffer of a stack that counts its calls."""
@@ -251,33 +251,34 @@ def judge_elements(run, probe, title, name):
 # Communication
 
 
-def traced(runs):
-    """(run, rank, its traffic in a step without what is small) of each rank that has others."""
+def traced(runs, probe):
+    """(the step, rank, its traffic in it without what is small) of each rank that has others."""
     for run in runs("train", recorded=[STACK]):
         for rank in run:
-            yield run, rank, rank.during(REGION).at_least(SMALL)
+            for step in range(1, probe.STEPS + 1):
+                yield f"step {step}", rank, rank.during(f"step {step}").at_least(SMALL)
 
 
-def test_gathers(runs):
+def test_gathers(runs, probe):
     """A step costs at most two all-gathers a unit"""
-    for _, rank, part in traced(runs):
+    for step, rank, part in traced(runs, probe):
         seen = len(part.of("all_gather"))
         rank.expect(
             UNITS <= seen <= 2 * UNITS,
-            "the all-gathers of a step",
+            f"the all-gathers of {step}",
             f"{UNITS} to {2 * UNITS}: one or two for each of {UNITS} units",
             told(part, "all_gather"),
         )
 
 
-def test_reduces(runs):
+def test_reduces(runs, probe):
     """A step costs exactly one reduce-scatter a unit, and no other large collective"""
-    for _, rank, part in traced(runs):
+    for step, rank, part in traced(runs, probe):
         seen = len(part.of("reduce_scatter"))
         wanted = f"{UNITS}: one for each unit"
-        rank.expect(seen == UNITS, "the reduce-scatters of a step", wanted, told(part, "reduce_scatter"))
+        rank.expect(seen == UNITS, f"the reduce-scatters of {step}", wanted, told(part, "reduce_scatter"))
         others = [one.operation for one in part if one.operation not in ("all_gather", "reduce_scatter")]
-        rank.expect(not others, "other collectives of a step", "none of a kilobyte or more", told(part.of(*others)))
+        rank.expect(not others, f"other collectives of {step}", "none of a kilobyte or more", told(part.of(*others)))
     for run in runs("train", finished=False):
         if run.finished:  # else not all that it communicated may be known
             run.expect_confirmed()

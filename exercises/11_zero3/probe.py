@@ -193,16 +193,17 @@ def parts(rank):
 
 
 def stack(rank):
-    """The state before the first step and after each; the second step's communication."""
+    """The state before the first step and after each; each step's communication."""
     training = Training(rank, "a stack of blocks")
     rank.record("state before training", training.state())
     rank.record("elements", elements_of(training.model))
-    history = training.advance([0])
-    with rank.region("a step"):
-        training.backward(1)
-        training.optimizer.step()
-    history.append(training.state())
-    rank.record("a stack of blocks", history + training.advance(range(2, STEPS)))
+    history = []
+    for step in range(STEPS):
+        with rank.region(f"step {step + 1}"):
+            training.backward(step)
+            training.optimizer.step()
+        history.append(training.state())
+    rank.record("a stack of blocks", history)
 
 
 def elements_of(model):
@@ -211,7 +212,7 @@ def elements_of(model):
 
 
 def outputs(rank):
-    """What forward returns, in training and in evaluation; and training after that."""
+    """What forward returns, in training and in evaluation, once without no_grad; and training after that."""
     training = Training(rank, "a stack of blocks")
     inputs, _ = batch(rank.secret, 0, rank.device)
     seen = {}
@@ -231,7 +232,13 @@ def outputs(rank):
         training.model(inputs)
     training.optimizer.step()
     history.append(training.state())
-    rank.record("training after evaluation", history + training.advance(range(2, STEPS)))
+    training.backward(2)
+    training.model.eval()
+    training.model(inputs)  # nobody asks for its gradients
+    training.model.train()
+    training.optimizer.step()
+    history.append(training.state())
+    rank.record("training after evaluation", history + training.advance(range(3, STEPS)))
 
 
 def models(rank):
