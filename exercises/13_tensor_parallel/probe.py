@@ -411,20 +411,22 @@ def call(rank, name, given, number, *group, other=None, **named_group):
 
     done = taken(rank, [prepare, forward, backward] if given.graded else [prepare, forward], members)
     found = held(modules[0], given) if modules else {}
-    rank.record(
-        name,
-        {
-            "done": done,
-            "slices": slices,
-            "outputs": [plain(one) for one in outputs],
-            "need gradients": sum(one.requires_grad for one in inputs),
-            "written": written(inputs, given.inputs(*where)),
-            "upstream written": written(upstream, given.upstream(*where)),
-            "inputs": [plain(one.grad) for one in inputs],
-            "gradients": {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None},
-            "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),
-        },
-    )
+    seen = seen_of(inputs, given.inputs(*where), upstream, given.upstream(*where), dense)
+    gradients = {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None}
+    outputs = [plain(one) for one in outputs]
+    rank.record(name, {"done": done, "slices": slices, "outputs": outputs, "gradients": gradients, **seen})
+
+
+def seen_of(inputs, drawn, upstream, drawn_upstream, dense):
+    """What became of what the layer was handed: inputs and upstream gradients, beside what was drawn for them, and the
+    dense layers."""
+    return {
+        "need gradients": sum(one.requires_grad for one in inputs),
+        "written": written(inputs, drawn),
+        "upstream written": written(upstream, drawn_upstream),
+        "inputs": [plain(one.grad) for one in inputs],
+        "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),
+    }
 
 
 def taken(rank, steps, members):
