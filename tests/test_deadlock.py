@@ -233,10 +233,37 @@ def test_ranks_that_poll_are_not_woken_at_every_look() -> None:
     assert evidence.asked == 2
 
 
+def loop(nanoseconds: int, slices: int) -> quiet.Look:
+    """A look at a process whose main thread sleeps and whose loop has used so much of a core."""
+    return {(1, 1): quiet.Thread("python", "S", 7, 10), (1, 2): quiet.Thread(quiet.LOOP, "R", slices, nanoseconds)}
+
+
+@pytest.mark.parametrize(
+    ("used", "moved", "is_quiet"),
+    [
+        (2 * quiet.SPUN, (5, 5, 5), True),
+        (2 * quiet.SPUN, (5, 5, 6), False),
+        (quiet.SPUN // 3, (5, 5, 5), False),
+        (2 * quiet.SPUN, (None, None, None), False),
+    ],
+    ids=["turns in vain", "moves a byte", "has got no core", "nobody can tell"],
+)
+def test_a_loop_that_turns_without_a_byte_moved_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, used: int, moved: tuple[int | None, ...], is_quiet: bool
+) -> None:
+    clock, answers, watch = 0.0, iter(moved), quiet.Watch()
+    monkeypatch.setattr(quiet.time, "monotonic", lambda: clock)
+    found = 0.0
+    for number in range(4):  # the first look asks for no bytes
+        found = watch.quiet_seconds(loop(number * used, number), lambda: next(answers))
+        clock += 1.0
+    assert (found > 0) == is_quiet
+
+
 def test_one_look_has_one_answer_to_how_long_ranks_have_idled() -> None:
     """The rule asks, and then who wants to show busy ranks; a watch that is asked again tells of the moment since."""
     watch = quiet.Watch()
     told = iter([0.0, 5.0])
     watch.idle_seconds = lambda now: next(told)  # type: ignore[method-assign]
-    evidence = GlooEvidence([], watch, lambda ranks: {})
+    evidence = GlooEvidence([], watch, lambda ranks: {}, lambda: None)
     assert (evidence.idle(), evidence.idle()) == (0.0, 0.0)

@@ -282,6 +282,17 @@ def test_sizes(runs, probe):
 def test_waits(runs, probe):
     """When the call returns, everything has been sent"""
     judge_sums(runs, probe, probe.LATE)
+    for run in runs_with(runs, probe, probe.LATE):
+        for rank, name, _, part in calls_of(run, probe):
+            if not rank.read(name, Called)["raised"]:
+                expect_waited_for(rank, name, part)
+
+
+def expect_waited_for(rank, name, part):
+    """A message whose Work is let go of is cancelled unless its peer was there before it."""
+    under_way = part.of("send").not_over()
+    subject = f"messages of the call with {name} that were begun and never waited for"
+    rank.expect(not len(under_way), subject, "none", told(under_way), line=line_of(under_way))
 
 
 # Groups

@@ -87,6 +87,10 @@ class Traffic:
     def below(self, size: float) -> Traffic:
         return self._where(lambda c: c.bytes < size)
 
+    def not_over(self) -> Traffic:
+        """Those that had not ended when this stretch of time did: nobody had waited for them."""
+        return self._where(lambda c: c.end is None or c.end > self.end)
+
     def in_group(self, ranks: Sequence[int]) -> Traffic:
         """Those of the group of these global ranks."""
         return self._where(lambda c: set(c.group) == set(ranks))

@@ -18,6 +18,7 @@ DEADLOCKS = {
     "skips_a_backward": {0: ("all_reduce (called by backward)", "backward()")},
     "skips_a_functional_collective": {0: ("all_reduce", "functional.all_reduce")},
     "both_send_first_in_a_group": {0: ("send to rank 2", "dist.send"), 2: ("send to rank 0", "dist.send")},
+    "lets_go_of_a_message": {0: ("barrier", "dist.barrier"), 1: ("recv from rank 0", "dist.recv")},
     "waits_in_a_thread": {0: ("all_reduce", "thread.join")},
 }
 

@@ -86,6 +86,18 @@ def waits_for_a_message_never_sent(rank):
     work.wait()
 
 
+def lets_go_of_a_message(rank):
+    """gloo cancels it, since rank 1 has not come for it yet; then its loop turns for ever over what rank 1 answers."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank.rank == 0:
+        dist.isend(torch.ones(9), 1)
+        store.set("let go", "")
+        dist.barrier()
+    else:
+        store.wait(["let go"])
+        dist.recv(torch.empty(9), 0)
+
+
 def skips_a_backward(rank):
     model = DistributedDataParallel(torch.nn.Linear(2, 2))
     if rank.rank == 0:

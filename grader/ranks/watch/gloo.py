@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from grader.model import Finished
 from grader.ranks.watch.evidence import Snapshot
@@ -12,12 +12,17 @@ from grader.ranks.watch.watched import Watched
 
 
 class GlooEvidence:
-    """One look at the ranks that were live at its beginning. `ranks` are all of the run."""
+    """One look at the ranks that were live at its beginning. `ranks` are all of the run; `moved` tells what their
+    connections have moved, or None."""
 
     def __init__(
-        self, ranks: Sequence[Watched], watch: Watch, ask: Callable[[list[Watched]], Mapping[int, Snapshot]]
+        self,
+        ranks: Sequence[Watched],
+        watch: Watch,
+        ask: Callable[[list[Watched]], Mapping[int, Snapshot]],
+        moved: Callable[[], Hashable | None],
     ) -> None:
-        self._ranks, self._watch, self._ask = ranks, watch, ask
+        self._ranks, self._watch, self._ask, self._moved = ranks, watch, ask, moved
         self._live = [rank for rank in ranks if rank.live]
         self._threads = {rank.pid: rank.own for rank in self._live}
         self._look: Look = {}
@@ -36,7 +41,7 @@ class GlooEvidence:
 
     def quiet(self) -> float:
         self._look = look(self._threads)
-        return self._watch.quiet_seconds(self._look)
+        return self._watch.quiet_seconds(self._look, self._moved)
 
     def idle(self) -> float:
         """By the look that `quiet` took last, where it did: it costs as much as all else that a supervisor does. The

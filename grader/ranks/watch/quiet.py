@@ -4,19 +4,26 @@ A thread that sleeps shows no context switch. A stuck gloo rank has exactly one 
 which polls its sockets every 10 ms. A set of ranks is quiet between two looks if no other thread of any of them ran or
 waited for a core in between, and every such loop has polled several times and used next to no processor time, so that
 no message can be on its way. A rank that was merely starved of a core therefore never looks quiet.
+
+A loop may also turn for ever over a message that no call will ever take, because the Work of the call was let go of.
+It uses a whole core then, and moves no byte: that is quiet as well.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 LOOP = "gloo_tcp_loop"
 MIN_POLLS = 3
 LOOP_NANOSECONDS_PER_POLL = 200_000
+SPUN = 100_000_000
+"""Nanoseconds of a core, used without a byte moved, that make a loop one that turns in vain: thousands of looks."""
+BEFORE_BYTES = 0.2
+"""Seconds after which the bytes are asked for: that takes a millisecond, and most loops are soon done."""
 IDLE_SHARE = 0.05
 TICK_MARGIN = 0.2
 """Seconds below which a share of processor time says nothing."""
@@ -85,12 +92,13 @@ def unmoved(before: Look, now: Look) -> bool:
     )
 
 
-def loops_idle(before: Look, now: Look) -> bool:
-    """True if every polling loop has looked at its sockets since and found nothing to do."""
+def loops_idle(before: Look, now: Look, *, or_spun: bool = False) -> bool:
+    """True if every polling loop has looked at its sockets since and found nothing to do, or has `spun`."""
     for key, thread in now.items():
         if thread.name == LOOP:
-            polls = thread.slices - before[key].slices
-            if polls < MIN_POLLS or thread.nanoseconds - before[key].nanoseconds > polls * LOOP_NANOSECONDS_PER_POLL:
+            polls, used = thread.slices - before[key].slices, thread.nanoseconds - before[key].nanoseconds
+            idle = polls >= MIN_POLLS and used <= polls * LOOP_NANOSECONDS_PER_POLL
+            if not idle and not (or_spun and used >= SPUN):
                 return False
     return True
 
@@ -107,6 +115,7 @@ class Watch:
     def __init__(self) -> None:
         self._first: Look = {}
         self._since = time.monotonic()
+        self._bytes: Hashable | None = None
         self._idle_first: Look = {}
         self._idle_since = time.monotonic()
 
@@ -120,11 +129,24 @@ class Watch:
         self._idle_first, self._idle_since = now, time.monotonic()
         return 0.0
 
-    def quiet_seconds(self, now: Look) -> float:
+    def quiet_seconds(self, now: Look, moved: Callable[[], Hashable | None]) -> float:
+        """`moved` tells what all connections of the processes have moved so far and hold, or None if nobody can."""
         if not now or not unmoved(self._first, now):
-            self._first, self._since = now, time.monotonic()
+            self._begin(now, None)
             return 0.0
-        return time.monotonic() - self._since if loops_idle(self._first, now) else 0.0
+        elapsed = time.monotonic() - self._since
+        if loops_idle(self._first, now):
+            return elapsed
+        if elapsed < BEFORE_BYTES or (found := moved()) is None:
+            return 0.0
+        if found != self._bytes:
+            self._begin(now, found)
+            return 0.0
+        return elapsed if loops_idle(self._first, now, or_spun=True) else 0.0
+
+    def _begin(self, now: Look, found: Hashable | None) -> None:
+        self._first, self._since, self._bytes = now, time.monotonic(), found
 
     def restart(self) -> None:
-        self._first, self._since = {}, time.monotonic()
+        """Count from the next look on."""
+        self._begin({}, None)

@@ -231,7 +231,7 @@ class Supervisor:
         reaper.kill_descendants()
 
     def _look_for_deadlock(self) -> None:
-        evidence = GlooEvidence(self.ranks, self.watch, self._snapshots)
+        evidence = GlooEvidence(self.ranks, self.watch, self._snapshots, lambda: self.witness.moved(self._present()))
         found = self.rule.look(evidence)
         if not found and self.request.live and time.monotonic() - self.start > self.busy_told and not evidence.idle():
             self.busy_told *= 2

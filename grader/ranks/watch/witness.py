@@ -7,7 +7,7 @@ import functools
 import glob
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +109,15 @@ class Watcher:
         for one in chosen:
             if self._apart or one.inode in inodes or one.inode in below:
                 self._chosen.add(one)
+
+    def moved(self, pids: Mapping[int, int]) -> Hashable | None:
+        """What each socket of the ranks has received up to now, and what waits in it; the same at two looks if between
+        them nothing moved. None where the kernel does not tell."""
+        if self._sockets is None:
+            return None
+        self.look(pids, now=True)
+        own = (one for cookie, one in self._seen.items() if self._owners.get(cookie) is not None)
+        return frozenset((one.cookie, one.received, one.waiting) for one in own) if self._complete else None
 
     # -- what is told -----------------------------------------------------------------------------------------
 
