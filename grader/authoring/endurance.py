@@ -23,11 +23,15 @@ from grader.authoring.faults import host_of, left_behind
 from grader.authoring.lab import named, solution_of
 from grader.grading.flow import grade
 from grader.grading.request import Request
+from grader.kit.meeting import wait_until
+from grader.kit.processes import waits
 from grader.ranks import Session
 
 KIB = 1024
 WARM = 10
 """Grades after which caches are filled and growth is counted."""
+SETTLING = 10.0
+"""Seconds that the host may take to wait for its next run."""
 ALLOWED = {"judge_memory": 16 * KIB, "host_memory": 16 * KIB}
 """Growth in KiB that is no leak however many grades there were: fragments of the heap. Of the rest none is allowed."""
 
@@ -76,6 +80,7 @@ def in_a_row(name: str, root: Path, times: int, session: Session) -> Iterator[tu
     for seed in range(times):
         report = grade(Request(exercise=name, root=root, submission=solution, seed=seed), session)
         left = left_behind(session)
+        wait_until(lambda: waits(host_of(session).pid), SETTLING)  # it says that a run is over, and then closes its end
         yield report.status if not left else "; ".join(left), holdings(session)
 
 

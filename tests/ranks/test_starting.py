@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from grader.ranks import Session
-from tests.conftest import RunIt
+from tests.conftest import CHOICE, RunIt
 
 
-def test_spawned_ranks_end_as_forked_ones_do(run_on_ranks: RunIt) -> None:
+@pytest.mark.one_in(2)
+def test_spawned_ranks_end_as_forked_ones_do(run_on_ranks: RunIt, level: str) -> None:
     """`--start-method spawn` gives the same endings and lines."""
     behaviours = ("finishes", "calls_different_collectives", "raises_with_a_cause")
-    with Session("spawn") as session:
+    with Session("spawn", sandbox=CHOICE[level]) as session:
         for behaviour in behaviours:
             spawned = run_on_ranks(behaviour, session=session)
             forked = run_on_ranks(behaviour)
@@ -20,7 +23,8 @@ def test_spawned_ranks_end_as_forked_ones_do(run_on_ranks: RunIt) -> None:
             ]
 
 
-def test_a_session_on_the_cpu_hides_gpus_from_its_ranks_alone(run_on_ranks: RunIt) -> None:
+@pytest.mark.one_in(2)
+def test_a_session_on_the_cpu_hides_gpus_from_its_ranks_alone(run_on_ranks: RunIt, level: str) -> None:
     """Through the environment that its host gets; this process keeps its own."""
     source = """\
 import os
@@ -29,13 +33,14 @@ def student(rank):
     rank.record("visible", os.environ.get("CUDA_VISIBLE_DEVICES"))
 """
     before = dict(os.environ)
-    with Session(device="cpu") as session:
+    with Session(device="cpu", sandbox=CHOICE[level]) as session:
         run = run_on_ranks("student", source=source, session=session, world_size=1, process_group=False)
         assert dict(os.environ) == before
     assert run.ranks[0].observations == {"visible": ""} and run.ranks[0].device == "cpu"
 
 
-def test_a_run_that_does_without_dynamo_does_not_wait_for_it(run_on_ranks: RunIt) -> None:
+@pytest.mark.one_in(2)
+def test_a_run_that_does_without_dynamo_does_not_wait_for_it(run_on_ranks: RunIt, level: str) -> None:
     """The host imports it later, while ranks are about: none of them can put anything in its way."""
     source = """\
 import pathlib, sys
@@ -49,7 +54,7 @@ def plant(rank):
             (place / f"{name}.py").write_text("import os; os._exit(9)")
     student(rank)
 """
-    with Session() as session:
+    with Session(sandbox=CHOICE[level]) as session:
 
         def imported(probe: str, dynamo: bool) -> object:
             run = run_on_ranks(probe, source=source, session=session, world_size=1, process_group=False, dynamo=dynamo)
@@ -58,7 +63,8 @@ def plant(rank):
         assert [imported("plant", False), imported("student", True), imported("student", False)] == [False, True, True]
 
 
-def test_ranks_find_imported_what_their_exercise_wants_preloaded(run_on_ranks: RunIt) -> None:
+@pytest.mark.one_in(2)
+def test_ranks_find_imported_what_their_exercise_wants_preloaded(run_on_ranks: RunIt, level: str) -> None:
     """In a later run as well; a module that is not installed is missed by nobody but who imports it. Settings that lie
     where ranks can write are not read."""
     source = """\
@@ -75,7 +81,7 @@ def student(rank):
 """
     how = {"source": source, "world_size": 1, "process_group": False, "dynamo": False}
     wanted = ("matplotlib.pyplot", "no_such_module", "xml.dom")
-    with Session() as session:
+    with Session(sandbox=CHOICE[level]) as session:
         run_on_ranks("plant", session=session, **how)
         runs = [run_on_ranks("student", session=session, preload=names, **how) for names in (wanted, ())]
     assert [run.ranks[0].observations["imported"] for run in runs] == [[[True, True, False], 1.5]] * 2

@@ -30,7 +30,7 @@ from grader.ranks.watch.late import late_endings
 from grader.ranks.watch.sight import Sights
 from grader.ranks.watch.starting import given_port, started
 from grader.ranks.watch.telling import STOPPED, deadlocked, live_message, live_row, printed_message, told
-from grader.ranks.watch.watched import Watched, signal_name
+from grader.ranks.watch.watched import Watched, signal_name, stopped
 from grader.ranks.watch.witness import Watcher
 from grader.records import wire
 from grader.records.structure import unstructure
@@ -207,8 +207,9 @@ class Supervisor:
 
     def _patience(self) -> float:
         """Seconds that the ranks have, counted from when the last of them was ready for the student's code: what an
-        interpreter takes to start is not the student's."""
-        return self.request.deadline if all(rank.ready for rank in self.ranks) else START_SECONDS
+        interpreter takes to start is not the student's. One that was stopped meanwhile will not be ready."""
+        started = all(rank.ready or stopped(rank.pid) for rank in self.ranks)
+        return self.request.deadline if started else START_SECONDS
 
     def _excess(self, live: list[Watched]) -> Excess | None:
         """The limit that was passed, if any."""
