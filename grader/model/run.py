@@ -108,11 +108,13 @@ class Killed(Ending):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlocked(Ending):
     """The rank waits for something that no rank will ever do. `caught` is "Type: message" of what the student's last
-    call raised, where the probe has caught that and gone on; `caught_at` is its line."""
+    call raised, where the probe has caught that and gone on; `caught_at` is its line. It has `let_go` of a message that
+    was not over where its own communication turns over what a peer answers to it, and nobody takes that."""
 
     wait: Wait
     caught: str = ""
     caught_at: int | None = None
+    let_go: bool = False
 
     kind = "deadlocked"
 

@@ -20,6 +20,7 @@ from grader.model import (
 )
 from grader.model.plain import PLAIN_TYPES, error_in_words, ours
 from grader.model.witness import Witness
+from grader.model.words import rank_list
 from grader.ranks.limits import reached
 
 SIGNALS = {
@@ -34,6 +35,7 @@ REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 SAME_ORDER = "Every rank of a group must make the same collective calls in the same order."
 SAME_SIZE = "Every rank of a group must call a collective with tensors of the same size."
 PAIRS = "A blocking send waits for its recv: two ranks that both send first, or both receive first, wait for ever."
+KEEP_THE_WORK = "Keep the Work that isend or irecv returns, and wait for it: without it the message is cancelled."
 ONE_MEETING = "All ranks have to meet at one address with one world size, each under a rank of its own, 0 among them."
 A_LOCK = "Who waits for a lock or a queue needs another thread of the same rank: which one, and what does it do?"
 ONE_ALONE = "What do the other ranks do when one alone raises?"
@@ -208,6 +210,8 @@ def _why_stuck(stuck: Sequence[RankRecord], world_size: int) -> str | None:
     names = {wait.operation.partition(" ")[0] for wait in waits}
     if 0 < len(_raisers(stuck)) < world_size:
         return ONE_ALONE
+    if let_go := [record.rank for record in stuck if getattr(record.ending, "let_go", False)]:
+        return f"{rank_list(let_go).capitalize()} let go of a message that was not over. {KEEP_THE_WORK}"
     if any(word in wait.operation for wait in waits for word in ("rendezvous", "init_process_group")):
         return ONE_MEETING
     if any(wait.operation.startswith("a lock") for wait in waits):

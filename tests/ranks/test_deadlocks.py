@@ -35,6 +35,12 @@ def test_a_deadlock_is_called_with_operation_and_line(run_on_ranks: RunIt, behav
     assert sum(isinstance(record.ending, Deadlocked) for record in run.ranks) == len(DEADLOCKS[behaviour])
 
 
+def test_who_let_go_of_a_message_is_named(run_on_ranks: RunIt) -> None:
+    """Its loop turns; the rank that waits for the message has done nothing wrong."""
+    run = run_on_ranks("lets_go_of_a_message", deadline=60.0)
+    assert run.diagnosis and (run.diagnosis.findings[0].hint or "").startswith("Rank 0 let go of a message")
+
+
 @pytest.mark.parametrize(
     "behaviour",
     [

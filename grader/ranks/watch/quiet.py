@@ -103,6 +103,15 @@ def loops_idle(before: Look, now: Look, *, or_spun: bool = False) -> bool:
     return True
 
 
+def spinning(before: Look, now: Look) -> frozenset[int]:
+    """The processes whose loop has spun since."""
+    return frozenset(
+        pid
+        for (pid, tid), thread in now.items()
+        if thread.name == LOOP and thread.nanoseconds - before[pid, tid].nanoseconds >= SPUN
+    )
+
+
 def is_idle(before: Look, now: Look, seconds: float) -> bool:
     """True if all threads together used next to no processor time in these seconds."""
     used = sum(thread.nanoseconds for thread in now.values()) - sum(thread.nanoseconds for thread in before.values())
@@ -110,12 +119,14 @@ def is_idle(before: Look, now: Look, seconds: float) -> bool:
 
 
 class Watch:
-    """Tells for how many seconds a set of processes has been quiet, or at least idle."""
+    """Tells for how many seconds a set of processes has been quiet, or at least idle; and which of them were `turning`
+    when they were last told to be quiet."""
 
     def __init__(self) -> None:
         self._first: Look = {}
         self._since = time.monotonic()
         self._bytes: Hashable | None = None
+        self.turning = frozenset[int]()
         self._idle_first: Look = {}
         self._idle_since = time.monotonic()
 
@@ -142,10 +153,13 @@ class Watch:
         if found != self._bytes:
             self._begin(now, found)
             return 0.0
-        return elapsed if loops_idle(self._first, now, or_spun=True) else 0.0
+        if not loops_idle(self._first, now, or_spun=True):
+            return 0.0
+        self.turning = spinning(self._first, now)
+        return elapsed
 
     def _begin(self, now: Look, found: Hashable | None) -> None:
-        self._first, self._since, self._bytes = now, time.monotonic(), found
+        self._first, self._since, self._bytes, self.turning = now, time.monotonic(), found, frozenset()
 
     def restart(self) -> None:
         """Count from the next look on."""

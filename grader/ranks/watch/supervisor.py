@@ -242,7 +242,8 @@ class Supervisor:
     def _end_deadlocked(self, found: Mapping[int, Wait]) -> None:
         for rank in self.ranks:
             if rank.rank in found:
-                self._end(rank, deadlocked(found[rank.rank], main_thread(rank.snapshot or NO_ANSWER)))
+                main = main_thread(rank.snapshot or NO_ANSWER)
+                self._end(rank, deadlocked(found[rank.rank], main, let_go=rank.pid in self.watch.turning))
 
     def _snapshots(self, ranks: list[Watched]) -> dict[int, Snapshot]:
         """Ask each rank what it does. One that cannot answer holds the GIL in C: it counts as busy."""

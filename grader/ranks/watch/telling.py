@@ -46,9 +46,9 @@ def _head(rank: Watched, ending: Ending, trace: Trace | None) -> dict[str, Any]:
     }
 
 
-def deadlocked(wait: Wait, main: ThreadState) -> Deadlocked:
+def deadlocked(wait: Wait, main: ThreadState, let_go: bool = False) -> Deadlocked:
     """The ending of a rank that waits so for ever; `main` is its main thread."""
-    return Deadlocked(wait=wait, stack=main.stack, caught=main.caught, caught_at=main.caught_at)
+    return Deadlocked(wait=wait, stack=main.stack, caught=main.caught, caught_at=main.caught_at, let_go=let_go)
 
 
 def timed_out(main: ThreadState, stack: tuple[StackFrame, ...]) -> TimedOut:
