@@ -13,6 +13,7 @@ TRAINED = "a model under AdamW"
 CLEARED, ONE, TWO = "uncleared", "one parameter", "two parameters"
 BY_HAND, BY_LAMBDA = "options written into param_groups", "a LambdaLR with two groups"
 BY_STEP, BY_STEP_LATER = "a StepLR with Adam's own learning rate", "a StepLR from the third step on"
+BY_BETAS = "betas written into param_groups"
 DONE = {
     "model_under_adamw": "training a model on one rank",
     "kinds": "training with each optimizer on one rank",
@@ -23,6 +24,8 @@ DONE = {
     "clearing": "zero_grad on one rank",
     "closures": "steps with a closure, on one rank",
     "saving": "saving and loading on one rank",
+    "few_loaded": "saving and loading few parameters on one rank",
+    "saving_added": "saving and loading with add_param_group on one rank",
 }
 """The parts of the probe, in words."""
 Uncleared = TypedDict("Uncleared", {"before the first step": list[str], "after a step": list[str]})
@@ -170,7 +173,7 @@ def test_groups(runs, probe):
 
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
-    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER]
+    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER, BY_BETAS]
     for run, case in judged(runs, probe, "options", "changing_options", every, after=["several groups"]):
         sgd = case["sgd"]
         for name, kind, steps, options in (
@@ -178,6 +181,7 @@ def test_schedulers(runs, probe):
             (BY_LAMBDA, "SGD", len(probe.FACTORS[0]), by_lambda(probe, case)),
             (BY_STEP, "Adam", 5, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)}),
             (BY_STEP_LATER, "SGD", 5, lambda step, name, sgd=sgd: {**sgd, "lr": sgd["lr"] * 0.5 ** max(step - 2, 0)}),
+            (BY_BETAS, "Adam", len(probe.BETAS), lambda step, name: {"betas": probe.BETAS[step]}),
         ):
             expect_history(run, name, replayed(probe, run, kind, range(steps), options))
 
@@ -226,19 +230,33 @@ def test_late_groups(runs, probe):
     """Groups that are added later are visible, trained and cleared like the first"""
     (alone,) = runs("alone", finished=False)
     every = [f"{title}: uncleared" for title, *_ in optimizers(alone.parameters["late"])]
+    changes = holds(test_schedulers, runs, probe)
     for run, case in judged(runs, probe, "late", "added_groups", every):
         for title, kind, options in optimizers(case):
-            expect_late(probe, run, case["groups"], title, kind, options)
+            expect_late(probe, run, case, title, kind, options, changes)
 
 
-def expect_late(probe, run, groups, title, kind, defaults):
+def expect_late(probe, run, case, title, kind, defaults, changes):
+    """`changes`: whether options that are written into the first groups take effect."""
+    groups = case["groups"]
     added = {name: 2 * max(number - 1, 0) for number, group in enumerate(groups) for name in members(group)}
-    given, steps = some_gradients(probe, run, lambda step, name: step >= added[name]), range(2 * (len(groups) - 1))
-    wanted = replayed(probe, run, kind, steps, by_group(groups, defaults), gradient=given)
+    own, late, last = (
+        by_group(groups, defaults),
+        {name for one in groups[1:] for name in members(one)},
+        max(added.values()) + 2,
+    )
+    given, steps = some_gradients(probe, run, lambda step, name: step >= added[name]), range(last + 1)
+
+    def options(step, name):
+        return {**own(step, name), **(case["changed"] if step == last and name in late else {})}
+
+    wanted = replayed(probe, run, kind, steps, options, gradient=given)
     for rank in run:
         visible = shown(groups, {"lr": 1e-3, **defaults})
         rank.expect_equal(rank[f"{title}: visible"], visible, "param_groups after adding")
-    expect_history(run, f"groups added, {title}", wanted)
+    expect_history(run, f"groups added, {title}", wanted[:-1])
+    if changes:
+        expect_history(run, f"groups added and changed, {title}", wanted[-2:])
     for rank in run:
         expect_cleared(rank, rank.read(f"{title}: uncleared", list[str]), "after groups were added")
 
@@ -304,6 +322,10 @@ def test_round_trip(runs, probe):
     for run, case in judged(runs, probe, "resume", "saving", every):
         for title, kind, options in optimizers(case):
             expect_resumed(probe, run, case, title, kind, options)
+    if all(holds(check, runs, probe) for check in (test_late_groups, test_gradless)):
+        expect_added(runs, probe)
+    if holds(test_few_parameters, runs, probe):
+        expect_few_loaded(runs, probe)
     for run in runs("memory", finished=False):
         for rank in run:
             for title, _, _ in optimizers(run.parameters):
@@ -321,6 +343,38 @@ def expect_resumed(probe, run, case, title, kind, defaults):
     expect_history(run, f"{title}, saved in the middle", wanted)
     expect_history(run, f"{title}, loaded into a new optimizer", wanted[half:])
     expect_history(run, f"{title}, gone back to what was saved", wanted[half:])
+
+
+def expect_added(runs, probe):
+    """Saving and loading, with a group that is added in between."""
+    (alone,) = runs("alone", finished=False)
+    every = [f"{title}, loaded: uncleared" for title, *_ in optimizers(alone.parameters["resume"])]
+    for run, case in judged(runs, probe, "resume", "saving_added", every):
+        for title, kind, options in optimizers(case):
+            expect_went_on(probe, run, case, title, kind, options)
+
+
+def expect_went_on(probe, run, case, title, kind, defaults):
+    """The second group is there from the second step on; in the last step the learning rates are half of what they
+    were."""
+    own, first = by_group(case["groups"], defaults), {*members(case["groups"][0])} - {case["later"]}
+    given = some_gradients(probe, run, lambda step, name: step or name in first)
+
+    def options(step, name):
+        return {**own(step, name), "lr": own(step, name)["lr"] / (2 if step == 4 else 1)}
+
+    wanted = replayed(probe, run, kind, range(5), options, gradient=given)
+    expect_history(run, f"{title}, saved with a group that was added", wanted)
+    for rank in run:
+        expect_cleared(rank, rank.read(f"{title}, loaded: uncleared", list[str]), "after loading")
+
+
+def expect_few_loaded(runs, probe):
+    every = [f"{title}, saved and loaded" for title in (ONE, TWO)]
+    for run, case in judged(runs, probe, "calls", "few_loaded", every, after=["nothing"]):
+        for title, names in case["sets"].items():
+            wanted = replayed(probe, run, "AdamW", range(2), fixed(case["adamw"]), names)
+            expect_history(run, f"{title}, saved and loaded", wanted)
 
 
 def expect_no_more(probe, run, rank, title):

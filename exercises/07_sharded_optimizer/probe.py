@@ -22,6 +22,8 @@ FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
 BY_HAND = ({"lr": 0.15}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
 """What is written into every group before each step."""
+BETAS = ((0.9, 0.99), (0.5, 0.9), (0.7, 0.8))
+"""The same for Adam, as schedulers do that turn its momentum."""
 
 
 def initial(seed, name):
@@ -245,6 +247,7 @@ def changing_options(rank, case):
     history = training.advance(range(2))
     scheduler = StepLR(training.optimizer, step_size=1, gamma=0.5)
     rank.record("a StepLR from the third step on", history + scheduled(training, scheduler, 5, first=2))
+    rank.record("betas written into param_groups", betas_by_hand(Training(rank, "Adam", {})))
 
 
 def changed_by_hand(training):
@@ -253,6 +256,14 @@ def changed_by_hand(training):
             group.update(BY_HAND[step])
 
     return training.advance(range(len(BY_HAND)), before=write)
+
+
+def betas_by_hand(training):
+    def write(step):
+        for group in training.optimizer.param_groups:
+            group["betas"] = BETAS[step]
+
+    return training.advance(range(len(BETAS)), before=write)
 
 
 def scheduled(training, scheduler, steps, first=0):
@@ -276,6 +287,9 @@ def added_groups(rank, case):
             history += training.advance([2 * number, 2 * number + 1])
         rank.record(f"groups added, {title}", history)
         rank.record(f"{title}: visible", training.visible())
+        for group in training.optimizer.param_groups[1:]:
+            group.update(case["changed"])
+        rank.record(f"groups added and changed, {title}", training.advance([2 * len(more)]))
         rank.record(f"{title}: uncleared", training.uncleared())
 
 
@@ -294,6 +308,15 @@ def few(rank, case):
     """Fewer parameters than ranks, some of which own nothing."""
     for title, names in case["sets"].items():
         rank.record(title, Training(rank, "AdamW", case["adamw"], names=names).advance(range(case["steps"])))
+
+
+def few_loaded(rank, case):
+    """The same, saved and loaded: a rank that owns nothing has no state."""
+    for title, names in case["sets"].items():
+        first, fresh = (Training(rank, "AdamW", case["adamw"], names=names) for _ in range(2))
+        history, saved = first.advance([0]), packed(first.optimizer)
+        history += restored(fresh, values.copies(first.parameters), saved, [1])
+        rank.record(f"{title}, saved and loaded", history)
 
 
 def objective(seed, tensors, step):
@@ -348,6 +371,26 @@ def saving(rank, case):
         rank.record(f"{title}, gone back to what was saved", restored(first, model, saved, rest))
 
 
+def saving_added(rank, case):
+    """A group that is added after loading, and loading what was saved with it; then other learning rates. What is
+    saved first lacks the state of a parameter that had no gradient."""
+    first, added = case["groups"]
+    present = {name: [name != case["later"]] for name in SHAPES}
+    for title, training in trainings(rank, case, [first]):
+        history = training.advance([0], present)
+        loaded = Training(rank, *case["optimizers"][title], [first])
+        restored(loaded, values.copies(training.parameters), packed(training.optimizer), [])
+        loaded.add(added)
+        history += loaded.advance([1, 2])
+        fresh = Training(rank, *case["optimizers"][title], [first])
+        fresh.add(added)
+        history += restored(fresh, values.copies(loaded.parameters), packed(loaded.optimizer), [3])
+        for group in fresh.optimizer.param_groups:
+            group["lr"] = group["lr"] / 2
+        rank.record(f"{title}, saved with a group that was added", history + fresh.advance([4]))
+        rank.record(f"{title}, loaded: uncleared", fresh.uncleared())
+
+
 def halver(training):
     """Halves every learning rate before step 1, so that the options to save are not those of the constructor."""
 
@@ -384,8 +427,8 @@ PARTS = {
     "options": [several_groups, changing_options],
     "gradless": [now_and_then],
     "late": [added_groups],
-    "calls": [clearing, few, closures],
-    "resume": [saving],
+    "calls": [clearing, few, closures, few_loaded],
+    "resume": [saving, saving_added],
 }
 """What the probe of each family but the last does."""
 

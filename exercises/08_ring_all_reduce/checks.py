@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from grader.checks import Attempt, NotJudged, Tensor, TypedDict, count, line_of, rank_list, told
+from grader.checks import Attempt, NotJudged, Tensor, TypedDict, count, holds, line_of, rank_list, told
 
 MESSAGES = ("send", "recv")
 
@@ -171,14 +171,18 @@ def test_point_to_point(runs, probe):
     """What crosses, crosses by messages between two ranks"""
     for run in runs_with(runs, probe, probe.FIRST):
         for rank, name, given, part in calls_of(run, probe):
-            others = part.of(*{one.operation for one in part} - {*MESSAGES})
-            subject = f"what crosses in the call with {name}"
-            rank.expect(not len(others), subject, "send and recv alone", told(others), line=line_of(others))
+            expect_messages_alone(rank, name, part)
             if name in probe.FIRST:
                 sent, least = elements(part.of("send"), given), math.prod(given.shape)
                 rank.expect(sent >= least, f"elements sent in the call with {name}", f"{least} or more", sent)
         if run.finished:
             run.expect_confirmed()
+
+
+def expect_messages_alone(rank, name, part):
+    others = part.of(*{one.operation for one in part} - {*MESSAGES})
+    subject = f"what crosses in the call with {name}"
+    rank.expect(not len(others), subject, "send and recv alone", told(others), line=line_of(others))
 
 
 def test_neighbour(runs, probe):
@@ -229,6 +233,8 @@ def test_alone(runs, probe):
     """One rank alone has its sum already, and talks to nobody"""
     for run in runs("alone", recorded=[first(probe)]):
         expect_sum(run, probe.CALLS[first(probe)], first(probe))
+        if holds(test_in_place, runs, probe):
+            expect_in_place(run[0], called(run[0], first(probe)), first(probe))
         part = run[0].during(f"the call with {first(probe)}")
         run[0].expect(not len(part), "what one rank communicates", "nothing", told(part), line=line_of(part))
 
@@ -282,15 +288,15 @@ def test_sizes(runs, probe):
 def test_waits(runs, probe):
     """When the call returns, everything has been sent"""
     judge_sums(runs, probe, probe.LATE)
-    for run in runs_with(runs, probe, probe.LATE):
-        for rank, name, _, part in calls_of(run, probe):
+    for run in runs_with(runs, probe, probe.FIRST):
+        for rank, name, _, part in [*calls_of(run, probe), *calls_in_groups(run, probe)]:
             if not rank.read(name, Called)["raised"]:
                 expect_waited_for(rank, name, part)
 
 
 def expect_waited_for(rank, name, part):
     """A message whose Work is let go of is cancelled unless its peer was there before it."""
-    under_way = part.of("send").not_over()
+    under_way = part.of(*MESSAGES).not_over()
     subject = f"messages of the call with {name} that were begun and never waited for"
     rank.expect(not len(under_way), subject, "none", told(under_way), line=line_of(under_way))
 
@@ -311,6 +317,15 @@ def groups_in(runs, probe, what):
         yield run, name, ranks if ordered else tuple(sorted(ranks))
 
 
+def calls_in_groups(run, probe):
+    """(rank, name, what was handed in, its communication) of all calls in groups that all their ranks came through."""
+    for what, (name, ranks) in itertools.product(probe.IN_GROUPS, probe.GROUPS.items()):
+        key = f"{what} among {name}"
+        for rank in map(run.__getitem__, ranks if run.world_size == probe.WORLD and run.came_to([key]) else ()):
+            if f"the call with {key}" in rank.trace.regions:
+                yield rank, key, probe.IN_GROUPS[what], rank.during(f"the call with {key}")
+
+
 def judge_groups(runs, probe, what):
     """In every group the sum of its ranks' tensors."""
     for run, name, ranks in groups_in(runs, probe, what):
@@ -327,6 +342,8 @@ def test_group_ring(runs, probe):
     for run, name, ranks in groups_in(runs, probe, "a vector"):
         for place, number in enumerate(ranks):
             part = run[number].during(f"the call with {name}")
+            if len(ranks) > 1:  # what one rank does alone is told by `alone`
+                expect_messages_alone(run[number], name, part)
             expect_right(run[number], name, ranks[(place + 1) % len(ranks)])
             expect_messages(run[number], name, part, len(ranks))
             expect_volume(run[number], name, probe.IN_GROUPS["a vector"], part, len(ranks))
@@ -335,3 +352,10 @@ def test_group_ring(runs, probe):
 def test_everything(runs, probe):
     """All of it at once: views that differ by rank, an odd size, whole numbers, a sub-group"""
     judge_groups(runs, probe, "an odd matrix")
+    in_place, around = (holds(check, runs, probe) for check in (test_in_place, test_around))
+    for run, name, ranks in groups_in(runs, probe, "an odd matrix"):
+        for number in ranks:
+            if in_place:
+                expect_in_place(run[number], called(run[number], name), name)
+            if around:
+                expect_around(run[number], probe.IN_GROUPS["an odd matrix"], name)

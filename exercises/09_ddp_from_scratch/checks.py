@@ -23,6 +23,7 @@ PADDING = 512
 REDUCING = ("all_reduce", "reduce_scatter", "reduce", "all_to_all", "all_gather")
 """What may carry a bucket; the first of these that is seen does. A second half, such as an all-gather after a
 reduce-scatter, is not counted."""
+SECOND_HALF = {"reduce_scatter": ["all_gather"], "all_to_all": ["all_gather"], "reduce": ["broadcast", "scatter"]}
 AT_THE_END = 2
 """So many buckets may be launched when the last gradient is there: the last one, and one that a bucket's successor
 sends on its way."""
@@ -39,7 +40,8 @@ PARTS = {
     "calls": "forward passes without gradients",
     "optimizer": "a step with an optimizer",
     "tiny": "steps with tiny buckets",
-    "middle": "a step with buckets of middle size",
+    "middle": "steps with buckets of middle size",
+    "halves": "a step in bfloat16",
     "huge": "a step with one huge bucket",
     "default": "a step with bucket_cap_mb left out",
     "frozen": "a step with frozen parameters",
@@ -47,7 +49,7 @@ PARTS = {
     "dtypes": "a step with several dtypes",
     "layouts": "a step with parameters that are laid out transposed",
     "no_sync_once": "a step after no_sync",
-    "no_sync_twice": "a step after two times no_sync",
+    "no_sync_twice": "steps, the second after two times no_sync",
     "after_exception": "a step after an exception in no_sync",
     "unused_everywhere": "steps, one with parameters that no rank uses",
     "unused_after_no_sync": "a step without parameters that were used in no_sync",
@@ -67,6 +69,7 @@ class Part(Attempt):
 
 class Made(TypedDict):
     is_module: bool
+    own: bool
     state: Tensors
 
 
@@ -82,7 +85,7 @@ class Taken(TypedDict):
     after: Tensors
 
 
-Called = TypedDict("Called", {"positional": Tensor, "named": list[Any]})
+Called = TypedDict("Called", {"positional": Tensor, "named": list[Any], "kind": str})
 
 
 # What was seen
@@ -276,6 +279,7 @@ def test_module(runs, probe):
     for run, seen in part_of(runs, "construction", Made):
         for rank in run:
             rank.expect(seen[rank.rank]["is_module"], "the object", "an instance of torch.nn.Module", "not one")
+            rank.expect(seen[rank.rank]["own"], "what is wrapped", "the module that was given", "a copy of it")
     for run, seen in part_of(runs, "optimizer", Stepped):
         start = probe.initial(run.seed, "frozen", "optimizer")
         for rank in run:
@@ -298,6 +302,7 @@ def test_forward(runs, probe):
             rank.expect_close(called["positional"], wanted, "forward(inputs, 2.0, 3.0)")
             report = {"report": "'a word'", "skipped": ["'second'"]}
             wanted = [probe.compute("plain", tensors, inputs, ["second"]), report]
+            rank.expect_equal(called["kind"], "tuple", "what forward(inputs=..., skip=..., report=...) gives back")
             rank.expect_close(called["named"], wanted, "forward(inputs=..., skip=..., report=...)")
 
 
@@ -355,6 +360,9 @@ def test_waits(runs):
         )
     for rank, left, begun in never_awaited(runs):
         rank.expect(False, "all-reduces of a step that nobody waits for", "none", f"{left} of {begun}")
+    for rank, left, begun in left_alone(runs):
+        subject = "all-reduces that nobody waits for, where some parameters are not used"
+        rank.expect(False, subject, "none", f"{left} of {begun}")
 
 
 def never_awaited(runs):
@@ -363,6 +371,16 @@ def never_awaited(runs):
         for rank in run:
             if run.world_size > 1 and holds(saw, rank, "default", list[bool]):
                 awaited = saw(rank, "default", list[bool])
+                if not all(awaited):
+                    yield rank, awaited.count(False), len(awaited)
+
+
+def left_alone(runs):
+    """The same of the steps in which some parameters are not used, where these come to their end."""
+    for run in runs("apart", finished=False):
+        for rank in run:
+            if "awaited" in rank and all(holds(saw, rank, part) for part in APART if part.startswith("unused")):
+                awaited = rank.read("awaited", list[bool])
                 if not all(awaited):
                     yield rank, awaited.count(False), len(awaited)
 
@@ -392,20 +410,26 @@ def length(rank, one):
     return one.bytes / rank.world_size if one.operation == "all_gather" else one.bytes
 
 
-def last_steps(runs, probe, *kinds):
-    """(rank, kind, what carried its buckets) in the last step with buckets of these kinds."""
+def steps_of(runs, probe, *kinds):
+    """(rank, kind, what carried its buckets) in each step with buckets of these kinds."""
     for kind in kinds:
         for run, _ in part_of(runs, kind):
             for rank in run if run.world_size > 1 else ():
-                yield rank, kind, carried(rank, last_region(probe, kind))
+                for region in regions_of(probe, kind):
+                    yield rank, kind, carried(rank, region)
 
 
 def elements(rank, one):
     return length(rank, one) / getattr(torch, one.dtype).itemsize
 
 
+def regions_of(probe, part):
+    """The steps of a plan, in the words of the trace."""
+    return [f"step {number} of {part}" for number in range(len(probe.PLANS[part].steps))]
+
+
 def last_region(probe, part):
-    return f"step {len(probe.PLANS[part].steps) - 1} of {part}"
+    return regions_of(probe, part)[-1]
 
 
 def greedy(gradients, cap):
@@ -420,27 +444,53 @@ def greedy(gradients, cap):
 
 def test_bucket_sizes(runs, probe):
     """No bucket is larger than bucket_cap_mb, unless it holds a single parameter"""
-    alone = {size / 8 for size, _ in sizes(probe, "deep")}
-    for rank, kind, part in last_steps(runs, probe, "tiny", "middle"):
-        cap = probe.PLANS[kind].cap
+    for rank, kind, part in steps_of(runs, probe, "tiny", "middle", "halves"):
+        plan = probe.PLANS[kind]
+        if kind == "tiny" and carries_all(rank, probe, part, plan.model):  # no bucket has room for two
+            least, subject = len(probe.MODELS[plan.model]), f"buckets with bucket_cap_mb={plan.cap:g}"
+            rank.expect(len(part) >= least, subject, f"{least}, one for each parameter", told(part), line=line_of(part))
         for one in part:
-            size = length(rank, one)
-            single = any(0 <= elements(rank, one) - whole <= PADDING / 8 for whole in alone)
-            rank.expect(
-                single or size <= cap * 2**20 + PADDING,
-                f"a bucket with bucket_cap_mb={cap:g}",
-                f"at most {amount(cap * 2**20)}, or one parameter",
-                amount(size),
-                line=one.line,
-            )
+            expect_room(rank, probe, plan, one, f"a bucket with bucket_cap_mb={plan.cap:g}")
+
+
+def carries_all(rank, probe, sent, model):
+    """Whether these have as many elements as the gradients of a model in float64."""
+    return sum(elements(rank, one) for one in sent) >= sum(size / 8 for size, _ in sizes(probe, model))
+
+
+def expect_room(rank, probe, plan, one, subject):
+    """A bucket is no larger than the cap, or holds one parameter. It counts in the width of its model's gradients."""
+    given = {(size, getattr(torch, dtype).itemsize) for size, dtype in sizes(probe, plan.model)}
+    single = any(0 <= elements(rank, one) - size / width <= PADDING / 8 for size, width in given)
+    width = getattr(torch, one.dtype).itemsize if len({width for _, width in given}) > 1 else min(given)[1]
+    size, most = elements(rank, one) * width, plan.cap * 2**20
+    wanted = f"at most {amount(most)}, or one parameter"
+    rank.expect(single or size <= most + PADDING, subject, wanted, amount(size), line=one.line)
 
 
 def test_bucket_count(runs, probe):
-    """There are not many more buckets than greedy packing needs"""
-    for rank, kind, part in last_steps(runs, probe, "huge", "middle"):
-        most = 2 * greedy(sizes(probe, "deep"), probe.PLANS[kind].cap * 1e6) + 1
+    """There are not many more buckets than greedy packing needs, and nothing large is sent beside them"""
+    later = ("later_steps", "middle") if holds(test_later_steps, runs, probe) else ()
+    for rank, kind, part in steps_of(runs, probe, "huge", "halves", *later[1:]):
+        most = 2 * greedy(sizes(probe, probe.PLANS[kind].model), probe.PLANS[kind].cap * 1e6) + 1
         subject = f"buckets with bucket_cap_mb={probe.PLANS[kind].cap:g}"
         rank.expect(len(part) <= most, subject, f"at most {most}", f"{len(part)}, {told(part)}", line=line_of(part))
+    for kind in ("first_step", *later):
+        for run, _ in part_of(runs, kind):
+            for rank, region in product(run if run.world_size > 1 else (), regions_of(probe, kind)):
+                expect_nothing_beside(rank, probe, region, probe.PLANS[kind].model)
+
+
+def expect_nothing_beside(rank, probe, region, model):
+    """Where the buckets have carried all gradients, nothing large is sent but what belongs to them."""
+    part, sent = rank.during(region).at_least(SMALL), carried(rank, region)
+    kinds = {one.operation for one in sent}
+    if not kinds <= {*REDUCING} or not carries_all(rank, probe, sent, model):
+        return  # another way of sending, whatever it is
+    (kind,) = kinds
+    others = part.of(*{one.operation for one in part} - {kind, *SECOND_HALF.get(kind, ())})
+    subject = f"what is sent beside the buckets in {region}"
+    rank.expect(not len(others), subject, f"nothing of {SMALL} bytes or more", told(others), line=line_of(others))
 
 
 def test_default_cap(runs, probe):
@@ -458,22 +508,27 @@ def test_default_cap(runs, probe):
 
 def test_overlaps(runs, probe):
     """Each bucket is launched while backward runs, all but the last while gradients are still to be computed"""
-    for rank, kind, part in last_steps(runs, probe, "tiny", "middle"):
+    for rank, kind, part in steps_of(runs, probe, "tiny", "middle"):
         if len(part) <= AT_THE_END:
             raise NotJudged("there are too few buckets")
         subject = f"the {len(part)} buckets of a step with {kind} buckets"
         expect_in_backward(rank, part, subject)
-        late = [one for one in part if not one.remaining]
-        wanted = "launched while gradients were still to be computed, but for the last"
-        seen = f"{len(late)} launched when the last gradient was there"
-        rank.expect(len(late) <= AT_THE_END, subject, wanted, seen, line=line_of(part))
+        expect_early(rank, part, subject)
         if kind == "tiny":
             expect_reversed(rank, part, probe)
-    for run, _ in part_of(runs, "first_step"):
-        expect_all_in_backward(run, "step 0 of first_step")
-    for run, _ in part_of(runs, "later_steps"):
-        for number in range(1, len(probe.PLANS["later_steps"].steps)):
-            expect_all_in_backward(run, f"step {number} of later_steps")
+    for kind in ("first_step", "later_steps"):
+        for run, _ in part_of(runs, kind):
+            for region in regions_of(probe, kind):
+                expect_all_in_backward(run, region)
+                for rank in run if run.world_size > 1 else ():
+                    expect_early(rank, carried(rank, region), f"the buckets of {region}")
+
+
+def expect_early(rank, part, subject):
+    late = [one for one in part if not one.remaining]
+    wanted = "launched while gradients were still to be computed, but for the last"
+    seen = f"{len(late)} launched when the last gradient was there"
+    rank.expect(len(late) <= AT_THE_END, subject, wanted, seen, line=line_of(part))
 
 
 def expect_reversed(rank, part, probe):
@@ -497,7 +552,7 @@ def expect_in_backward(rank, part, subject):
 
 def test_asynchronous(runs, probe):
     """Buckets are launched asynchronously: backward goes on before they are there"""
-    for rank, kind, part in last_steps(runs, probe, "tiny"):
+    for rank, _, part in steps_of(runs, probe, "tiny"):
         within = [one for one in part if one.remaining]
         if not within:
             raise NotJudged("no bucket is launched while there is something to compute")
@@ -505,7 +560,7 @@ def test_asynchronous(runs, probe):
         layers = [span.start for span in spans if span.name == "layer" and span.start > within[0].start]
         waiting = ["wait"] if goes_on(runs, rank.world_size) else ["wait", "wait in a thread"]
         waits = [span.start for span in spans if span.name in waiting]
-        starts = [one.start for one in rank.during(last_region(probe, kind))]
+        starts = [one.start for one in rank.trace.communications if part.start <= one.start < part.end]
         open_ = [sum(start < layer for start in starts) - sum(wait < layer for wait in waits) for layer in layers]
         rank.expect(
             sum(count > 0 for count in open_) * 2 > len(open_),
@@ -563,6 +618,7 @@ def test_tied(runs, probe):
 
 def test_dtypes(runs, probe):
     """Several dtypes: each bucket has one, and every gradient the accuracy of its own"""
+    roomy = holds(test_bucket_sizes, runs, probe)
     for run in expect_steps(runs, probe, "dtypes"):
         for rank in run:
             sent, given = carried(rank, last_region(probe, "dtypes")), sizes(probe, "dtypes")
@@ -573,6 +629,8 @@ def test_dtypes(runs, probe):
                 good = wanted <= found <= wanted + PADDING * len(these)
                 subject = f"{dtype} in the buckets of {PARTS['dtypes']}"
                 rank.expect(good, subject, amount(wanted), amount(found), line=line_of(sent))
+            for one in sent if roomy else ():
+                expect_room(rank, probe, probe.PLANS["dtypes"], one, f"a bucket of {one.dtype}, of several dtypes")
 
 
 def test_layouts(runs, probe):
@@ -600,37 +658,50 @@ def test_two_wrappers(runs, probe):
 # no_sync
 
 
+def in_no_sync(runs, probe):
+    """The parts with no_sync; the second comes after another step, and is judged where such steps are right."""
+    return ("no_sync_once", "no_sync_twice") if holds(test_later_steps, runs, probe) else ("no_sync_once",)
+
+
 def test_no_sync_inside(runs, probe):
     """In no_sync gradients add up on each rank, and nothing is sent"""
-    for part, times in (("no_sync_once", "once"), ("no_sync_twice", "twice")):
+    for part, times in zip(in_no_sync(runs, probe), ("once", "twice"), strict=False):
         for run, seen in part_of(runs, part, list[Taken]):
-            for rank, own in zip(run, planned(probe, run, part, 0, inside=True), strict=True):
-                sent = rank.during(f"no_sync before step 0 of {part}")
+            last = len(probe.PLANS[part].steps) - 1
+            for rank, own in zip(run, planned(probe, run, part, last, inside=True), strict=True):
+                sent = rank.during(f"no_sync before {last_region(probe, part)}")
                 silent = run.world_size == 1 or not len(sent)
                 rank.expect(silent, f"in no_sync, entered {times}", "nothing sent", told(sent), line=line_of(sent))
-                inside = seen[rank.rank][0]["inside"] if seen[rank.rank] else {}
+                inside = seen[rank.rank][-1]["inside"] if seen[rank.rank] else {}
                 expect_gradients(run, {rank.rank: inside}, own, f"in no_sync, entered {times}", {})
 
 
 def test_no_sync_after(runs, probe):
     """The backward pass after no_sync averages all that has added up"""
     overlapping = holds(test_overlaps, runs, probe)
-    for part in ("no_sync_once", "no_sync_twice"):
+    for part in in_no_sync(runs, probe):
 
         def last(run, number, part=part):
             return {
-                "only the last backward pass is in it": mean(gradients(probe, run, "plain", (part, 0), (part, 0, 2)))
+                "only the last backward pass is in it": mean(
+                    gradients(probe, run, "plain", (part, number), (part, number, 2))
+                )
             }
 
         for run in expect_steps(runs, probe, part, clauses=last):
             if overlapping:
-                expect_all_in_backward(run, f"step 0 of {part}")
+                expect_all_in_backward(run, last_region(probe, part))
 
 
 def test_no_sync_exception(runs, probe):
     """no_sync ends with its block, also when an exception leaves it"""
-    overlapping = holds(test_overlaps, runs, probe)
+    overlapping, silent = holds(test_overlaps, runs, probe), holds(test_no_sync_inside, runs, probe)
     for run in expect_steps(runs, probe, "after_exception"):
+        for rank in run:
+            left, sent = rank.read("left no_sync", bool), rank.during("no_sync, left by an exception")
+            rank.expect(left, "an exception in no_sync", "leaves it", "is swallowed")
+            quiet = not silent or not len(sent)
+            rank.expect(quiet, "in no_sync, left by an exception", "nothing sent", told(sent), line=line_of(sent))
         if overlapping:
             expect_all_in_backward(run, "step 0 of after_exception")
 
@@ -640,17 +711,23 @@ def test_no_sync_exception(runs, probe):
 
 def test_unused_everywhere(runs, probe):
     """Parameters that no rank uses end with no gradient or zeros, and hold nothing up"""
-    expect_steps(runs, probe, "unused_everywhere")
+    expect_without_some(runs, probe, "unused_everywhere")
+
+
+def expect_without_some(runs, probe, part):
+    if any(left_alone(runs)):
+        raise NotJudged("the gradients are read before they are there")
+    expect_steps(runs, probe, part)
 
 
 def test_unused_somewhere(runs, probe):
     """Parameters that some ranks do not use count as zero there"""
-    expect_steps(runs, probe, "unused_somewhere")
+    expect_without_some(runs, probe, "unused_somewhere")
 
 
 def test_used_in_no_sync(runs, probe):
     """What was used in no_sync alone is averaged as well"""
-    expect_steps(runs, probe, "unused_after_no_sync")
+    expect_without_some(runs, probe, "unused_after_no_sync")
 
 
 # Wrong use

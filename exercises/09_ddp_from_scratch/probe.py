@@ -5,7 +5,7 @@ checks repeat. Parameters are loaded anew before each backward pass, from the se
 wrapped, and what a rank trains on, is the rank's own, from its secret. Nothing here knows an expected value.
 """
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,10 +67,11 @@ MODELS = {
     ],
     "layouts": [Layer("first", SQUARE, strided=True), Layer("gain", ()), Layer("third", TALL, strided=True)],
     "deep": [Layer(f"layer {number}", (16 + 7 * number % 16 * 3, WIDTH)) for number in range(16)],
+    "halves": [Layer(f"layer {number}", (16 + 7 * number % 16 * 3, WIDTH), torch.bfloat16) for number in range(16)],
     "wide": [Layer(f"layer {number}", (2**18 // WIDTH, WIDTH), torch.float32) for number in range(27)],
 }
 """The layers by model, in the order of forward and of registration. Those of "deep" have a size of their own each, from
-4 to 16 KB."""
+4 to 16 KB; those of "halves" as many elements."""
 BUFFERS = {"average": torch.float64, "cache": torch.float32, "count": torch.int64, "mask": torch.bool}
 """Of the model "stateful"; "cache" is not part of its state dict."""
 LONG = 2**40
@@ -105,13 +106,14 @@ ONE = (Step(),)
 PLANS = {
     "first_step": Plan("plain", ONE),
     "later_steps": Plan("plain", (Step(), Step(evaluating=True), Step(zeros=True))),
-    "tiny": Plan("deep", (Step(), Step()), cap=1e-6),
-    "middle": Plan("deep", ONE, cap=0.03),
+    "tiny": Plan("deep", (Step(), Step(), Step()), cap=1e-6),
+    "middle": Plan("deep", (Step(), Step()), cap=0.03),
+    "halves": Plan("halves", ONE, cap=0.03),
     "huge": Plan("deep", ONE, cap=1000.0),
     **{model: Plan(model, ONE) for model in ("frozen", "tied", "layouts")},
     "dtypes": Plan("dtypes", ONE, cap=0.02),
     "no_sync_once": Plan("plain", (Step(quiet=(2,)),)),
-    "no_sync_twice": Plan("plain", (Step(quiet=(1, 1)),)),
+    "no_sync_twice": Plan("plain", (Step(), Step(quiet=(1, 1)))),
     "after_exception": Plan("plain", ONE),
     "unused_everywhere": Plan("plain", (Step(skip=FEWER), Step())),
     "unused_after_no_sync": Plan("plain", (Step(quiet=(1,), skip=FEWER),)),
@@ -206,10 +208,10 @@ class Wrapped:
 
     def __init__(self, rank, model, **options):
         self.rank, self.model = rank, model
-        network = Network(model, rank.secret).to(rank.device)
-        self.wrapper = rank.student.BucketedDDP(network, **options)
+        self.given = Network(model, rank.secret).to(rank.device)
+        self.wrapper = rank.student.BucketedDDP(self.given, **options)
         modules = self.wrapper.modules() if isinstance(self.wrapper, nn.Module) else ()
-        self.network = next((module for module in modules if isinstance(module, Network)), network)
+        self.network = next((module for module in modules if isinstance(module, Network)), self.given)
 
     def load(self, *place):
         self.network.load(initial(self.rank.seed, self.model, *place))
@@ -248,7 +250,7 @@ def train(rank):
     do(rank, "optimizer", optimizer)
     with spies.marked_waits(rank, "wait", beside="wait in a thread"):
         do(rank, "tiny")
-    for part in ("middle", "huge"):
+    for part in ("middle", "halves", "huge"):
         do(rank, part)
     do(rank, "default", default)
     for part in ("frozen", "tied", "dtypes", "layouts", "no_sync_once", "no_sync_twice", "after_exception"):
@@ -258,8 +260,10 @@ def train(rank):
 def apart(rank):
     """What makes ranks wait for one another, or gloo end their processes, if it goes wrong: apart from the others, of
     which no trace would be left."""
-    for part in ("unused_everywhere", "unused_after_no_sync", "unused_somewhere"):
-        do(rank, part)
+    with noted_all_reduces() as begun:
+        for part in ("unused_everywhere", "unused_after_no_sync", "unused_somewhere"):
+            do(rank, part)
+        rank.record("awaited", [one.awaited for one in begun])
     do(rank, "two_wrappers", two_wrappers)
     do(rank, "twice", twice)
     do(rank, "twice_again", partial(twice, skip=UNUSED))
@@ -281,8 +285,7 @@ def carry_out(rank, part):
     plan, seen = PLANS[part], []
     wrapped = Wrapped(rank, plan.model, bucket_cap_mb=plan.cap)
     if part == "after_exception":
-        with suppress(LookupError), wrapped.wrapper.no_sync():
-            raise LookupError("of the grader's own, to leave no_sync")
+        rank.record("left no_sync", leaves_no_sync(rank, wrapped))
     if part == "tiny":
         wrapped.network.keep = lambda hidden: (
             hidden.requires_grad and hidden.register_hook(lambda _: mark(rank, "layer"))
@@ -313,6 +316,16 @@ def take(rank, wrapped, part, number, step):
     return {"inside": inside, "after": wrapped.gradients()}
 
 
+def leaves_no_sync(rank, wrapped):
+    """Whether an exception comes out of no_sync."""
+    try:
+        with rank.region("no_sync, left by an exception"), wrapped.wrapper.no_sync():
+            raise LookupError("of the grader's own, to leave no_sync")
+    except LookupError:
+        return True
+    return False
+
+
 def mark(rank, name):
     """A moment, among what the trace shows."""
     with rank.region(name):
@@ -323,7 +336,8 @@ def construction(rank):
     """What each rank has once the wrapper is made."""
     wrapped = Wrapped(rank, "stateful")
     tensors = {**dict(wrapped.network.named_parameters()), **dict(wrapped.network.named_buffers())}
-    return {"is_module": isinstance(wrapped.wrapper, nn.Module), "state": values.copies(tensors)}
+    is_module, own = isinstance(wrapped.wrapper, nn.Module), wrapped.network is wrapped.given
+    return {"is_module": is_module, "own": own, "state": values.copies(tensors)}
 
 
 def held_up(rank):
@@ -358,7 +372,7 @@ def calls(rank):
     inputs = batch(rank.secret, "calls")[0].to(rank.device)
     with torch.no_grad():
         given = wrapped.wrapper(inputs, 2.0, 3.0), wrapped.wrapper(inputs=inputs, skip=["second"], report="a word")
-    return {"positional": plain(given[0]), "named": plain(given[1])}
+    return {"positional": plain(given[0]), "named": plain(given[1]), "kind": type(given[1]).__name__}
 
 
 def plain(value):
