@@ -5,6 +5,7 @@ mistake leads to. Training is compared by the model's outputs, which hang on eve
 traffic by what was launched; memory by what the process has more than before.
 """
 
+import contextlib
 import io
 import zipfile
 
@@ -65,7 +66,7 @@ class Training:
         self.probe, self.ranks, self.combine = probe, ranks, combine or averaged
         self.models = [probe.build(layout, seed) for _ in ranks]
         self.options, self.memories = probe.options_of(layout), [{} for _ in ranks]
-        self.outputs = []
+        self.outputs, self.gradients = [], []
 
     def forward(self, number):
         """The ranks' outputs on their batches, which are noted, and their targets."""
@@ -75,15 +76,23 @@ class Training:
         return zip(outputs, (targets for _, targets in batches), strict=True)
 
     def step(self, number):
+        self.backward(number)
+        self.update()
+
+    def backward(self, number):
         losses = [cross_entropy(output, target) for output, target in self.forward(number)]
-        gradients = [gradients_of(loss, model) for loss, model in zip(losses, self.models, strict=True)]
+        self.gradients = [gradients_of(loss, model) for loss, model in zip(losses, self.models, strict=True)]
+
+    def update(self):
         for place, (model, memories) in enumerate(zip(self.models, self.memories, strict=True)):
-            for name, gradient in self.combine(gradients, place).items():
+            for name, gradient in self.combine(self.gradients, place).items():
                 parameter = model.get_parameter(name)
                 parameter.data = replay.sgd(parameter.data, gradient, memories.setdefault(name, {}), **self.options)
 
     def evaluate(self, number):
-        with torch.no_grad():
+        with contextlib.ExitStack() as stack:
+            for model in self.models:
+                stack.enter_context(self.probe.evaluating(model))
             self.forward(number)
 
     def state(self):
@@ -198,7 +207,7 @@ def test_other_models(runs, probe):
 
 
 def test_ties(runs, probe):
-    """Tied parameters stay tied, and frozen ones as they are"""
+    """Tied parameters stay tied, frozen ones as they are, and modules in training or evaluation"""
     (run,) = runs("three", recorded=["tied"])
     expect_training(probe, run, "tied", "tied")
 
@@ -306,12 +315,17 @@ def expect_saved(rank, name):
 def test_not_gathered(runs, probe):
     """Blocks do not stay gathered after forward"""
     _, block = probe.sizes()
-    (run,) = runs("pair", recorded=["large: after a step"])
+    (run,) = runs("pair", recorded=["large: after an evaluation"])
+    looks = {
+        "after forward": ("between forward and backward", "at rest"),
+        "after an evaluation": ("after an evaluation", "after a step"),
+    }
     for rank in run:
-        # The root, half as large as a block, may stay; the rest is for activations and other small things.
-        more, most = kept(rank, "after forward") - kept(rank, "at rest"), 0.8 * block
-        wanted = f"at most {amount(most)}, since a block has {amount(block)}, and the root, which may stay, half of it"
-        rank.expect(more <= most, "what a rank has more between forward and backward", wanted, amount(more))
+        for when, (words, before) in looks.items():
+            # The root, half as large as a block, may stay; the rest is for activations and other small things.
+            more, most = kept(rank, when) - kept(rank, before), 0.8 * block
+            wanted = f"at most {amount(most)}: a block has {amount(block)}, and the root, which may stay, half of it"
+            rank.expect(more <= most, f"what a rank has more {words} than {before}", wanted, amount(more))
 
 
 # Checkpoints
@@ -338,15 +352,16 @@ def checkpoints(runs):
     return runs(*WHOLE, recorded=["first_saved"])
 
 
-STORY = (("step", 0), ("step", 1), ("evaluate", 2), ("step", 3), ("evaluate", 4))
-"""What the probe does around saving: the first checkpoint is written after one of these, the second after three."""
+STORY = (("step", 0), ("backward", 1), ("update",), ("evaluate", 2), ("step", 3), ("evaluate", 4))
+"""What the probe does around saving: the first checkpoint is written after one of these, the one inside of a step after
+two, and the second one at the first's path after four."""
 
 
 def story_of(probe, run, acts, combine=None):
     """Training in which so many things of the story were done."""
     training = Training(probe, "tied", list(run), run.seed, combine)
-    for act, number in STORY[:acts]:
-        getattr(training, act)(number)
+    for act, *number in STORY[:acts]:
+        getattr(training, act)(*number)
     return training
 
 
@@ -357,7 +372,7 @@ def state_after(probe, run, acts):
     seen = seen if isinstance(seen, list) else []
     for combine in (None, *MISTAKES.values()):
         outputs = [by_rank[0] for by_rank in story_of(probe, run, acts + 1, combine).outputs]
-        if holds(run[0].expect_close, seen, [*outputs, *seen[acts + 1 :]], "", steps=8):
+        if holds(run[0].expect_close, seen, [*outputs, *seen[len(outputs) :]], "", steps=8):
             return story_of(probe, run, acts, combine).state()
     return story_of(probe, run, acts).state()
 
@@ -407,10 +422,19 @@ def test_values(runs, probe):
         expect_state(run, probe, "first", 1, "the checkpoint after one step", older=0)
 
 
+def expect_later_state(run, probe, what, acts, subject):
+    """Every key of the first checkpoint is in this one, with the values of now."""
+    missing = content_of(run, "first").keys() - content_of(run, what).keys()
+    run[0].expect(not missing, f"keys missing from {subject}", "none", listed(sorted(missing)))
+    expect_state(run, probe, what, acts, subject, older=1)
+
+
 def test_overwrites(runs, probe):
-    """Saving to the same path again, after an evaluation, replaces the whole file"""
+    """Later saves, over an older file or inside a step, hold the whole model as it is then"""
     for run in runs(*WHOLE, recorded=["second_saved"]):
-        expect_state(run, probe, "second", 3, "the second checkpoint at one path", older=1)
+        expect_later_state(run, probe, "second", 4, "the second checkpoint at one path")
+        if all(holds(expect_saved, rank, "inside_saved") for rank in run):
+            expect_later_state(run, probe, "inside", 2, "the checkpoint between backward and the optimizer's step")
 
 
 def test_dtypes(runs, probe):

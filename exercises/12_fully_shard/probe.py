@@ -4,6 +4,7 @@ What a model computes is recorded, never how it stores its parameters. All ranks
 contract has it; a rank's batches are its own, from its secret. Nothing here knows an expected value.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -22,7 +23,7 @@ LAYOUTS = {
     "list": "three blocks in a ModuleList",
     "one": "one block",
     "none": "no block",
-    "inside": "no parameter outside of the blocks",
+    "inside": "no parameter outside of the blocks, in float32",
     "nested": "three blocks in nested containers",
     "subclass": "three blocks of a subclass of block_class",
     "tied": "tied and frozen parameters",
@@ -31,6 +32,8 @@ LAYOUTS = {
 BLOCKS = {"list": 3, "one": 1, "none": 0, "inside": 2, "nested": 3, "subclass": 3, "tied": 2}
 OPTIONS = {"list": {"lr": 0.2}, "tied": {"lr": 0.1, "momentum": 0.9}}
 """What SGD is built with; the others as "list"."""
+COMPUTES_IN = {"inside": torch.float32}
+"""The dtype of a model; float64 where none is said."""
 STEPS = {"list": 3}
 """Training steps of a model, 2 of the others; after them it is evaluated once."""
 SAVED = "checkpoints in between"
@@ -47,7 +50,8 @@ find all other ranks asleep before a slow writer goes on."""
 
 class Block(nn.Module):
     """Parameters of several shapes, one with fewer rows than there are ranks, in a submodule called `module` as well;
-    buffers that are saved, one of which counts the forward passes, and one that is not."""
+    buffers that are saved, one of which counts the forward passes, and one that is not. In evaluation it adds twice as
+    much, as other layers that know the two modes compute something else in each."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -61,7 +65,8 @@ class Block(nn.Module):
     def forward(self, hidden):
         """Shape (batch, WIDTH), in and out."""
         self.calls += 1
-        return hidden + self.gain * self.module(torch.tanh(self.up(hidden * self.scale * self.mask)))
+        added = self.gain * self.module(torch.tanh(self.up(hidden * self.scale * self.mask)))
+        return hidden + (added if self.training else 2 * added)
 
 
 class OtherBlock(Block):
@@ -99,7 +104,8 @@ def run_through(module, hidden):
 
 class Model(nn.Module):
     """A language model of one token: from token to scores of the next one, shape (batch, VOCABULARY). Its embedding
-    and head lie outside of the blocks; in layout "inside" they are buffers, in "tied" one parameter."""
+    and head lie outside of the blocks; in layout "inside" they are buffers, in "tied" one parameter. There a block is
+    in evaluation from the beginning, as what is frozen often is."""
 
     def __init__(self, layout, dtype):
         super().__init__()
@@ -114,15 +120,16 @@ class Model(nn.Module):
             self.head = self.embedding
             self.offset = nn.Parameter(torch.empty(WIDTH, dtype=dtype), requires_grad=False)
             self.blocks[1].up.bias.requires_grad_(False)
+            self.blocks[1].eval()
 
     def forward(self, tokens):
         hidden = self.embedding[tokens] + getattr(self, "offset", 0)
         return linear(run_through(self.blocks, hidden), self.head)
 
 
-def build(layout, seed, dtype=torch.float64):
+def build(layout, seed, dtype=None):
     """A model with the values of a seed, on the CPU."""
-    model = Model(layout, dtype)
+    model = Model(layout, dtype or COMPUTES_IN.get(layout, torch.float64))
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point():
             tensor.copy_(values.normal(tensor.shape, seed, name, scale=0.5))
@@ -132,6 +139,17 @@ def build(layout, seed, dtype=torch.float64):
 def batch(secret, step):
     """(tokens, targets) of one rank in one step, int64 of shape (BATCH,)."""
     return torch.randint(VOCABULARY, (2, BATCH), generator=values.generator(secret, "batch", step)).unbind()
+
+
+@contextlib.contextmanager
+def evaluating(model):
+    """While a model is evaluated: without gradients, and with every module in the mode that it had after it."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    with torch.no_grad():
+        yield
+    for module, training in modes:
+        module.training = training
 
 
 def options_of(layout):
@@ -185,10 +203,8 @@ class Trainee:
         return outputs, targets
 
     def evaluate(self, number):
-        self.model.eval()
-        with torch.no_grad():
+        with evaluating(self.model):
             self.forward(number)
-        self.model.train()
 
 
 def whole_mesh(rank):
@@ -236,7 +252,7 @@ def column_of(number):
 def submesh(rank):
     """All four ranks in one mesh; then two meshes of two ranks, each with a model of its own."""
     train(rank, "list", whole_mesh(rank), rank.seed, "list")
-    mesh = init_device_mesh(rank.device.type, (2, 2), mesh_dim_names=("dp", "other"))["dp"]
+    mesh = init_device_mesh(rank.device.type, (2, 2), mesh_dim_names=("row", "other"))["row"]
     train(rank, "one", mesh, values.seed_for(rank.seed, column_of(rank.rank)), "column")
 
 
@@ -346,9 +362,9 @@ class LargeBlock(nn.Module):
 
 
 def large(side):
-    """Blocks, and before them a weight of half a block's size."""
-    first = nn.Linear(side, side, bias=False, dtype=torch.float64)
-    return nn.Sequential(first, *[LargeBlock(side) for _ in range(LAYERS)])
+    """Blocks, two of which are frozen, and before them a weight of half a block's size."""
+    blocks = [LargeBlock(side).requires_grad_(number in (0, LAYERS - 1)) for number in range(LAYERS)]
+    return nn.Sequential(nn.Linear(side, side, bias=False, dtype=torch.float64), *blocks)
 
 
 def sizes():
@@ -358,8 +374,8 @@ def sizes():
 
 
 def measure_memory(rank, mesh):
-    """What the process keeps because of a large model: at rest, between forward and backward, and at rest again. The
-    first model, a small one, is there for what is allocated once."""
+    """What the process keeps because of a large model: at rest, between forward and backward, at rest again, and after
+    an evaluation. The first model, a small one, is there for what is allocated once."""
     disregard_existing()
     for name, side in {"warm up": 2 * rank.world_size, "large": SIDE}.items():
         measure(rank, mesh, side, name)
@@ -378,12 +394,16 @@ def measure(rank, mesh, side, name):
     model, _ = sharded(rank, large(side).to(rank.device), mesh, LargeBlock)
     measured.append(meter.growth("at rest"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss = model(values.normal((1, side), rank.secret, name).to(rank.device)).square().mean()
+    inputs = values.normal((1, side), rank.secret, name).to(rank.device)
+    loss = model(inputs).square().mean()
     measured.append(meter.growth("after forward"))
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     del loss
     measured.append(meter.growth("after a step"))
+    with evaluating(model):
+        model(inputs)
+    measured.append(meter.growth("after an evaluation"))
     for growth in measured:
         rank.record(*growth)
