@@ -29,7 +29,7 @@ LAUNCHES = {
     "exit 0 beside": "Rank 1 left by os._exit(0) while rank 0 waited for ever",
     "sys.exit 0": "A rank left by sys.exit(0) before fn had returned",
     "signal": "A rank was killed by SIGKILL",
-    "signal beside": "Rank 1 was killed by SIGKILL while rank 0 waited for ever",
+    "signal beside": "Rank 0 was killed by SIGKILL while rank 1 waited for ever",
     "lambda": "A rank returned a lambda, which cannot be pickled",
     "lambda beside": "Rank 1 returned a lambda, which cannot be pickled, while rank 0 waited for ever",
     "torn": "A rank was killed by SIGKILL in the middle of sending a large result",

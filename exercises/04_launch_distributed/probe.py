@@ -303,10 +303,10 @@ class Unpicklable(Exception):
 
 
 def end(rank, world_size, folder, how, detail=""):
-    """The last rank ends without a result; the others wait for ever."""
+    """The last rank ends without a result, by a signal the first one; the others wait for ever."""
     here = enter(folder, rank)
     wait_for_all(here, world_size)
-    if rank < world_size - 1:
+    if rank != (0 if how == "signal" else world_size - 1):
         stay()
     if how == "signal":
         os.kill(os.getpid(), signal.SIGKILL)
