@@ -39,7 +39,7 @@ class Training:
 
     def __init__(self, probe, run, kind, *place, first=0):
         net, (optimizer_class, self.options) = probe.Net(run[first].secret, *place), probe.OPTIMIZERS[kind]
-        self.probe, self.run, self.kind, self.decays = probe, run, kind, 0
+        self.probe, self.run, self.kind, self.decays = probe, run, kind, dict.fromkeys(probe.DECAYING, 0)
         self.trained = [name for name, parameter in net.named_parameters() if parameter.requires_grad]
         self.optimizer = replay.Optimizer(replay.RULES[optimizer_class.__name__], net.state())
 
@@ -52,7 +52,7 @@ class Training:
             gradients = [self.gradient(rank, step) for rank in ranks]
             self.optimizer.step(replay.mean(gradients), self.options_of)
             self.state["forwards"] = self.state["forwards"] + 1
-            self.decays += 1
+            self.decays = {option: count + 1 for option, count in self.decays.items()}
         return self
 
     def gradient(self, rank, step):
@@ -65,16 +65,17 @@ class Training:
     def options_of(self, name):
         """The options of now for a parameter."""
         options = self.probe.GROUPS[self.kind][self.probe.group_of(name)]
-        return {**self.options, **options, "lr": options["lr"] * self.probe.DECAY**self.decays}
+        decayed = {option: options[option] * self.probe.DECAY**count for option, count in self.decays.items()}
+        return {**self.options, **options, **decayed}
 
     def without(self, what):
-        """The same as of now, but the optimizer has forgotten something: "state" or "rates"."""
+        """The same as of now, but the optimizer has forgotten something: its "state", or how an option has decayed."""
         other = copy.copy(self)
         other.optimizer = copy.deepcopy(self.optimizer)
         if what == "state":
             other.optimizer.memory.clear()
         else:
-            other.decays = 0
+            other.decays = {**self.decays, what: 0}
         return other
 
 
@@ -300,7 +301,11 @@ def test_resumes(runs, probe):
 def expect_resumed(probe, run, name, record, subject):
     """The model's values are those of training that went on to the end."""
     more = range(probe.STORIES[name].before, probe.STORIES[name].before + probe.MORE)
-    forgetful = {"the optimizer's state was not restored": "state", "the learning rates were not restored": "rates"}
+    forgetful = {
+        "the optimizer's state was not restored": "state",
+        "the learning rates were not restored": "lr",
+        "the weight decay was not restored": "weight_decay",
+    }
     training = training_of(probe, run, name)
     what_if = {clause: training.without(what).train(everyone(run), more).state for clause, what in forgetful.items()}
     for rank in reversed(list(run)):
@@ -314,12 +319,19 @@ def test_leaves_training_alone(runs, probe):
             expect_saved(run, probe, name)
             subject = f"the model that was {told(probe, name)}, {probe.MORE} more steps later:"
             expect_resumed(probe, run, name, f"{name}_trained_on", subject)
-    (one,) = runs("alone")
-    for name, step in probe.INSIDE.items():
-        expect_success(one[0], f"{name}_saved", "saving inside a step")
-        wanted = Training(probe, one, "sgd").train([0], range(step + 2)).state
-        subject = "the model that was saved between a backward pass and the optimizer's step, after that and another:"
-        expect_state(one[0], f"{name}_trained_on", wanted, subject)
+    for name in probe.INSIDE:
+        several = [run for run in runs("together", finished=False) if run.came_to([f"{name}_trained_on"])]
+        for run in (*runs("alone"), *(run for run in several if lone_writer(run, "sgd_writes"))):
+            expect_step_finished(probe, run, name)
+
+
+def expect_step_finished(probe, run, name):
+    """What was saved inside a step has finished that step, and another, as if nothing had been saved."""
+    wanted = Training(probe, run, "sgd").train(everyone(run), range(probe.INSIDE[name] + 2)).state
+    subject = "the model that was saved between a backward pass and the optimizer's step, after that and another:"
+    for rank in reversed(list(run)):
+        expect_success(rank, f"{name}_saved", "saving inside a step")
+        expect_state(rank, f"{name}_trained_on", wanted, subject)
 
 
 def test_other_device(runs, probe):
@@ -425,7 +437,7 @@ def expect_whole(rank, name, settled, before):
 
 
 def test_previous_survives(runs):
-    """A save that fails or dies in the middle leaves the previous file as it was"""
+    """A save that fails or dies in the middle leaves the previous file as it was, and another job can save there"""
     for run in runs("failing", finished=False):
         if len(run) == 1 or ("middle_left" in run[0] and lone_writer(run)):
             expect_success(run[0], "first", "saving")
@@ -435,6 +447,16 @@ def test_previous_survives(runs):
         for run in runs(family, finished=False):
             if family == "crash_alone" or lone_writer(run):
                 expect_outlived(run, "after rank 0 was killed while it saved")
+    (run,) = runs("crash_alone", finished=False)
+    expect_saves_again(run[1])
+
+
+def expect_saves_again(witness):
+    """A job that is started again after one that died while it saved can save at the same place."""
+    expect_success(witness, "again", "saving in a job that is started again after one that was killed while it saved")
+    data, before = (witness.read(name, bytes | None) for name in ("again_file", "after"))
+    seen = condition(witness, data, before)
+    witness.expect(data not in (None, before), "the file after saving in a new job", "a new file", seen)
 
 
 def expect_survived(rank, after, when):

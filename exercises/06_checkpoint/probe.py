@@ -22,8 +22,8 @@ from grader.kit import disturb, files, groups, meeting, processes, spies, values
 FEATURES, HIDDEN, OUTPUTS, BALLAST, BATCH = 3, 4, 2, 4096, 5
 BEFORE, MORE = 2, 2
 """Training steps before a checkpoint in the middle, and after any."""
-DECAY = 0.8
-"""What the learning rates are multiplied by after each step, as a scheduler does."""
+DECAY, DECAYING = 0.8, ("lr", "weight_decay")
+"""What these options of each group are multiplied by after each step, as schedulers do."""
 OPTIMIZERS = {
     "sgd": (torch.optim.SGD, {"momentum": 0.9}),
     "adamw": (torch.optim.AdamW, {"betas": (0.9, 0.99), "eps": 1e-8}),
@@ -87,7 +87,10 @@ def fill(model, *place):
 
 
 class Net(spies.FunctionalModel):
-    """The model that is trained. Nothing in it is called `module`."""
+    """The model that is trained. Nothing in it is called `module`. Its passes are counted while its modules are in the
+    modes that they were given: all of them in training, but for `hidden` where that is held in evaluation."""
+
+    held = False
 
     def __init__(self, secret, *place):
         super().__init__()
@@ -101,9 +104,14 @@ class Net(spies.FunctionalModel):
         return linear(torch.tanh(hidden + tensors["offset"]), tensors["head.weight"], tensors["head.bias"])
 
     def forward(self, inputs):
-        if self.training:
+        if self.training and self.hidden.training != self.held:
             self.forwards += 1
         return super().forward(inputs)
+
+    def hold(self):
+        """Put `hidden` into evaluation, as what is frozen often is."""
+        self.held = True
+        self.hidden.eval()
 
 
 class Nested(spies.FunctionalModel):
@@ -159,7 +167,8 @@ class Trainee:
     def step(self):
         self.optimizer.step()
         for group in self.optimizer.param_groups:
-            group["lr"] *= DECAY
+            for option in DECAYING:
+                group[option] *= DECAY
 
     def save(self, path, epoch):
         return self.rank.attempt(self.rank.student.save_checkpoint, path, self.handed, self.optimizer, epoch)
@@ -202,7 +211,7 @@ def alone(rank):
 
 def together(rank):
     """The same stories with several ranks."""
-    tell(rank, TOGETHER)
+    save_inside_a_step(rank, tell(rank, TOGETHER))
 
 
 def tell(rank, names):
@@ -220,7 +229,9 @@ def tell_one(rank, name, spy, folder):
     wrapped = story.saved == "wrapped"
     with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
         first = Trainee(rank, story.kind, "other", wrapped=wrapped).train([0]).save(path, epoch + 1)
-        trainee = Trainee(rank, story.kind, wrapped=wrapped).train(range(story.before))
+        trainee = Trainee(rank, story.kind, wrapped=wrapped)
+        trainee.model.hold()
+        trainee.train(range(story.before))
         saved = trainee.save(path, epoch)
     rank.record(f"{name}_writes", sorted(set(noted)))
     rank.record(f"{name}_saved", (first if first.error else saved).described())
@@ -383,7 +394,12 @@ def failing(rank):
 
 
 class NoState(Exception):
-    """What a state dict raises on rank 0: without a text, so nobody tells by its text that something was raised."""
+    """What a state dict raises on rank 0: without a text, so nobody tells by its text that something was raised, and
+    with what cannot be pickled, so nobody sends it as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
 
 
 @contextmanager
@@ -398,7 +414,7 @@ def disturbed(rank, obstacle, trainee, path):
 
         def no_state(*_):
             asked.append(True)
-            raise NoState
+            raise NoState()
 
         handles = [owner.register_state_dict_pre_hook(no_state) for owner in (trainee.model, trainee.optimizer)]
         yield
@@ -411,7 +427,7 @@ def disturbed(rank, obstacle, trainee, path):
 
 def crash(rank):
     """Rank 0 dies while it saves over an older file, and rank 1 looks at what is left. They save together or, where the
-    writer is `alone`, rank 1 is in no group."""
+    writer is `alone`, rank 1 is in no group. Then it is the job that is started again, and saves at the same place."""
     spy, path = disturb.WriteSpy(), str(files.shared_folder(rank, "checkpoints") / FILE)
     trainee, members = None, [0] if rank.parameters["alone"] else [0, 1]
     assert rank.student  # every rank imports it, or the others never get their secrets
@@ -432,6 +448,10 @@ def crash(rank):
         (rank.shared / "survived").touch()
     else:
         outlive(rank, pids[0], trainee, path)
+    if rank.rank == 1 and rank.parameters["alone"]:
+        groups.join(rank, "started again", [1])
+        rank.record("again", Trainee(rank, "sgd").save(path, 3).described())
+        rank.record("again_file", files.content(path))
 
 
 def outlive(rank, pid, trainee, path):
