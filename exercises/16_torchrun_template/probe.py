@@ -75,7 +75,8 @@ def shifted(inputs, seed, rank):
 
 
 class Classifier(spies.FunctionalModel):
-    """Two linear layers, one of which happens to be called `module`, and a buffer."""
+    """Two linear layers, one of which happens to be called `module`, and a buffer. In evaluation it gives half of its
+    logits, as layers that know the two modes compute something else in each."""
 
     notes = None
 
@@ -94,6 +95,7 @@ class Classifier(spies.FunctionalModel):
 
     def forward(self, inputs):
         outputs = super().forward(inputs if self.notes is None else self.notes.shifted(inputs))
+        outputs = outputs if self.training else outputs / 2
         if self.notes is not None and outputs.requires_grad:
             self.notes.forward(self, inputs, outputs)
         return outputs
@@ -316,6 +318,7 @@ BAD_CHECKPOINTS = (
     'a dict without "model"',
     'a dict without "epoch"',
     "half of a checkpoint",
+    "an empty file",
     "a file that runs code",
 )
 TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))
@@ -340,6 +343,8 @@ def write_bad(kind, path):
     """A file that is no checkpoint."""
     if kind == "a text file":
         path.write_text("epoch,loss\n1,0.5\n")
+    elif kind == "an empty file":
+        path.write_bytes(b"")
     elif kind == "a file that runs code":
         torch.save({"model": Classifier().state_dict(), "epoch": 0, "more": files.Trap(path.with_name("trap"))}, path)
     elif kind == "half of a checkpoint":

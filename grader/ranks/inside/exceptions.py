@@ -69,7 +69,8 @@ def said(error: BaseException) -> str:
         notes = getattr(error, "__notes__", None)  # a student may have put anything there
         lines += map(_ends, notes if isinstance(notes, list) else [])
         members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-        for link in (error.__cause__, error.__context__, *members):
+        context = None if error.__suppress_context__ else error.__context__
+        for link in (error.__cause__, context, *members):
             if link is not None and id(link) not in seen:
                 seen.add(id(link))
                 waiting.append(link)
