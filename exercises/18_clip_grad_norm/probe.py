@@ -127,7 +127,7 @@ BETWEEN = {
     "float64 and float32, another on each rank, by the infinity norm": Given(0.1, INF, (USUAL, (Shard((3, 4), F32),))),
 }
 NONE = {
-    "a gradient that is None": Given(shards=(with_odd("none"),)),
+    "a gradient that is None": Given(0.05, shards=(with_odd("none"),)),
     "no gradient but None on the first rank": Given(odd=("first", (Shard(gradient="none"),))),
     "no gradient but None on the last rank, by the infinity norm": Given(
         0.1, INF, odd=("last", (Shard(gradient="none"),))
