@@ -12,9 +12,9 @@ import pytest
 
 from grader.checks import Runs
 from grader.judge.loading import load_probe
-from grader.judge.verdict import verdict_of
+from grader.judge.verdict import charged, verdict_of
 from grader.model import Case, Check, Exercise, Outcome, Run, Verdict
-from grader.model.errors import MissingHardware
+from grader.model.errors import MissingHardware, NotJudged
 
 _Collecting = Generator[None, pytest.CollectReport, pytest.CollectReport]
 
@@ -29,16 +29,37 @@ class Panel:
         tell: Callable[[Verdict], None] | None = None,
     ) -> None:
         self.exercise, self._tell = exercise, tell
-        self.runs_by_family = Runs(exercise.cases, run_case)
+        self.runs_by_family = Runs(exercise.cases, self._noting(run_case))
+        self._asked_for: list[Run] = []
+        self._unjudged: list[Check] = []
+        """Checks that found nothing to look at, in order."""
         self._checks = {check.id: check for check in exercise.checks}
         self._verdicts: dict[str, Verdict] = {}
         self._unread: dict[Path, str] = {}
         """Files of checks that could not be read, and why."""
         self.interruption: BaseException | None = None
 
+    def _noting(self, run_case: Callable[[Case], Run]) -> Callable[[Case], Run]:
+        """The same, with every run kept that a check has asked for."""
+
+        def noted(case: Case) -> Run:
+            self._asked_for.append(run_case(case))
+            return self._asked_for[-1]
+
+        return noted
+
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each check. One that pytest never reached is broken: our fault or the author's."""
+        self._charge()
         return tuple(self._verdicts.get(check.id) or self._unreached(check) for check in self.exercise.checks)
+
+    def _charge(self) -> None:
+        """A check that is not judged leaves the blame to one that fails. Where none does, the first that is not judged
+        fails itself, with what ended the runs, so that no points are gone without a reason."""
+        bad = (Outcome.FAILED, Outcome.BROKEN)
+        if self._unjudged and not any(verdict.outcome in bad for verdict in self._verdicts.values()):
+            first = self._verdicts[self._unjudged[0].id]
+            self._note(charged(first, self._asked_for))
 
     def file_of(self, check: str) -> Path:
         """The checks.py that holds a check."""
@@ -99,9 +120,14 @@ class Panel:
         """Turn one phase of a test into the check's verdict."""
         check = self.check_of(item)
         if check is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
-            self._verdicts[check.id] = verdict_of(check, call)
-            if self._tell:
-                self._tell(self._verdicts[check.id])
+            if call.excinfo is not None and isinstance(call.excinfo.value, NotJudged):
+                self._unjudged.append(check)
+            self._note(verdict_of(check, call))
+
+    def _note(self, verdict: Verdict) -> None:
+        self._verdicts[verdict.check.id] = verdict
+        if self._tell:
+            self._tell(verdict)
 
 
 def _report(item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grader.model import Check, Finding, Outcome, Verdict
+from grader.model import Check, Finding, Outcome, Run, Verdict
 from grader.model.errors import CheckFailed, GraderError, MissingHardware, NotJudged, NotRun, RunError, WireError
 
 ODD = "The check could not make sense of what the code recorded"
@@ -46,6 +48,15 @@ def verdict_of(check: Check, call: pytest.CallInfo[None]) -> Verdict:
             outcome, findings = Outcome.FAILED, (Finding(subject=ODD, actual=fault(error)),)
             message = findings[0].sentence()
     return Verdict(check=check, outcome=outcome, findings=findings, message=message, seconds=call.duration)
+
+
+def charged(verdict: Verdict, runs: Sequence[Run]) -> Verdict:
+    """A check that was not judged, failed by what ended the first of these runs that did not come to its end; where all
+    did, by its own words."""
+    ended = next((run.diagnosis.findings for run in runs if run.diagnosis is not None), ())
+    findings = ended or (Finding(subject="This check found nothing to look at", actual=verdict.message),)
+    message = "; ".join(finding.sentence() for finding in findings)
+    return replace(verdict, outcome=Outcome.FAILED, findings=findings, message=message)
 
 
 def _text(error: BaseException) -> str:

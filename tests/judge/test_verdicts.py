@@ -9,7 +9,7 @@ import pytest
 from grader import catalog
 from grader.checks import RankView
 from grader.grading.report import summarise
-from grader.judge import judge
+from grader.judge import judge, judge_live
 from grader.model import Diagnosis, Exercise, Finding, Finished, Outcome, Raised, RankRecord
 from grader.model.errors import CheckFailed
 from tests import small
@@ -46,6 +46,26 @@ def test_what_never_came_about_is_charged_to_what_prevented_it(exercise: Exercis
     verdicts = judge(changed, SUBMISSION, [none, left, bad])
     assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
     assert verdicts[1].message.startswith("not judged")
+
+
+def test_what_is_not_judged_while_nothing_fails_is_charged_with_what_ended_the_run(exercise: Exercise) -> None:
+    """Points are never gone without a reason. It is told as it comes, and told anew."""
+    path = exercise.folder / "checks.py"
+    path.write_text(path.read_text().replace('runs("sum")', 'runs("sum", after=["total"])'))
+    one, two, bad = right_runs()
+    raised = Diagnosis(kind="raised", ranks=(0,), findings=(Finding(subject="total raised", ranks=(0,)),))
+    left = [small.sum_run(size, *[None] * size, ending=Raised(type="E", message="")) for size in (1, 2)]
+    by_case = {run.case.id: replace(run, diagnosis=raised) for run in left} | {bad.case.id: bad}
+    told: list[tuple[str, str]] = []
+    verdicts = judge_live(
+        exercise, lambda case: by_case[case.id], lambda verdict: told.append((verdict.check.id, verdict.outcome.value))
+    )
+    assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
+    assert verdicts[0].findings == raised.findings and verdicts[0].message == "total raised on rank 0"
+    assert told == [("sums", "blocked"), ("same", "blocked"), ("refuses", "passed"), ("sums", "failed")]
+    verdicts = judge(exercise, SUBMISSION, [*left, bad])
+    assert outcomes(verdicts)["sums"] == "failed" and "the code did not come so far" in verdicts[0].message
+    assert outcomes(judge(exercise, SUBMISSION, [one, two, bad]))["sums"] == "passed"
 
 
 def test_a_wrong_value_fails_with_expected_actual_and_rank(exercise: Exercise) -> None:
