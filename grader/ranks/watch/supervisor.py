@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from grader.kit import ports
-from grader.model import MIB, Deadlocked, Ending, Exited, Finished, Killed, Raised, TimedOut, Wait
+from grader.model import MIB, Deadlocked, Ending, Finished, Killed, Raised, TimedOut, Wait
 from grader.model.errors import WireError
 from grader.ranks.request import Request, secrets_from
 from grader.ranks.watch import quiet, reaper, usage
@@ -30,7 +30,7 @@ from grader.ranks.watch.late import late_endings
 from grader.ranks.watch.sight import Sights
 from grader.ranks.watch.starting import given_port, started
 from grader.ranks.watch.telling import STOPPED, deadlocked, live_message, live_row, printed_message, told
-from grader.ranks.watch.watched import Watched, signal_name, stopped
+from grader.ranks.watch.watched import Watched, ending_of, stopped
 from grader.ranks.watch.witness import Watcher
 from grader.records import wire
 from grader.records.structure import unstructure
@@ -150,9 +150,7 @@ class Supervisor:
                     self._message(rank, message)
         rank.process.join(ANSWER)
         rank.gone = True
-        code = rank.process.exitcode
-        died = code is not None and code < 0
-        self._end(rank, Killed(signal=signal_name(-code)) if died else Exited(code=str(code), how="os._exit"))
+        self._end(rank, ending_of(rank.process.exitcode))
 
     def _forged(self, rank: Watched, error: WireError | OverBudget) -> None:
         """A rank that sends what no rank sends, or more than it may, has failed. Nothing more is read from it."""

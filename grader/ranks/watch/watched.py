@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from grader.model import Ending, budgets
+from grader.model import Ending, Exited, Killed, budgets
 from grader.model.trace import Trace
 from grader.ranks.watch.account import Account
 from grader.ranks.watch.channel import Inbox
@@ -85,8 +85,12 @@ def stopped(pid: int) -> bool:
     return False
 
 
-def signal_name(number: int) -> str:
+def ending_of(code: int | None) -> Ending:
+    """How a process ended that left without a word, by what `multiprocessing` says of it: the number of a signal is
+    negative."""
+    if code is None or code >= 0:
+        return Exited(code=str(code), how="os._exit")
     try:
-        return signal.Signals(number).name
+        return Killed(signal=signal.Signals(-code).name)
     except ValueError:
-        return f"signal {number}"
+        return Killed(signal=f"signal {-code}")
