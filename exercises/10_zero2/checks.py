@@ -280,6 +280,8 @@ def test_groups(runs, probe):
         ]
         for rank in run:
             rank.expect_equal(rank["visible"], shown, "param_groups")
+            names = rank.read("visible beside a frozen one", list[str])
+            rank.expect_equal(names, list(probe.EVEN), "the parameters in param_groups, of which one is frozen")
             rates = rank.read("rates that nobody gave", list[float | None])
             for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
                 rank.expect(seen == wanted, f"lr in param_groups of {kind} that was given none", wanted, seen)

@@ -236,6 +236,7 @@ def groups(rank):
     case = rank.parameters["groups"]
     training = Training(rank, "AdamW", case["options"], groups=case["groups"])
     rank.record("visible", training.visible())
+    rank.record("visible beside a frozen one", Training(rank, "SGD", {}, frozen=["norm"]).visible()[0]["names"])
     rank.record("rates that nobody gave", [shown_rate(rank, kind) for kind in UNSAID])
     rank.record("several groups", training.advance(range(case["steps"])))
 
