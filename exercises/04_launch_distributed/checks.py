@@ -223,8 +223,10 @@ def test_new_processes(runs):
 def test_rendezvous(runs, probe):
     """All ranks find the same MASTER_ADDR and a free MASTER_PORT in their environment, and meet there"""
     for run, (one, three, joined) in launches(runs, "one", "three", "joined"):
-        expect_environment(run, reports(run, one, "one", 1))
-        expect_environment(run, reports(run, three, "three", 3))
+        alone, several = reports(run, one, "one", 1), reports(run, three, "three", 3)
+        expect_environment(run, alone)
+        expect_environment(run, several)
+        expect_own_place(run, probe, [*alone, *several])
         expect_meeting(run, probe, joined)
 
 
@@ -238,6 +240,15 @@ def expect_environment(run, results):
     port = results[0]["port"]
     legal = port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536
     run.expect(legal, "MASTER_PORT is not a port number", "a number from 1 to 65535", port)
+
+
+def expect_own_place(run, probe, results):
+    """The place is the launch's, not the one that the caller's environment named in the first launch. A fork server
+    that was started then has that in its environment still."""
+    for key, foreign in (("address", probe.FOREIGN), ("port", run[0].read("foreign", str))):
+        taken = sorted({result["rank"] for result in results if result[key] == foreign})
+        subject = f"MASTER_{'ADDR' if key == 'address' else 'PORT'} is the one that the caller's environment named"
+        run.expect(not taken, f"{subject}, which belongs to somebody else", "a place of the launch's own", ranks=taken)
 
 
 def expect_meeting(run, probe, launch):

@@ -40,12 +40,14 @@ class Pass(TypedDict):
 
 
 class Step(TypedDict):
-    """One call of `train_step`: the parameters around it, the gradients of each optimizer step in it."""
+    """One call of `train_step`: the parameters around it, the gradients of each optimizer step in it, and the samples
+    in each micro-batch of the list after it."""
 
     before: Tensors
     after: Tensors
     gradients: list[Tensors]
     passes: list[Pass]
+    left: list[int]
     type: str
     is_float: bool
     loss: float | None
@@ -334,7 +336,7 @@ def test_different_counts(runs, probe):
 
 
 def test_empty(runs, probe):
-    """An empty list raises ValueError, and the next call works"""
+    """An empty list raises ValueError, the next call works, and a list stays as it was"""
     several = holds(test_all_ranks, runs, probe)
     for run in runs("empty", recorded=["empty"]):
         for rank in run:
@@ -343,3 +345,8 @@ def test_empty(runs, probe):
         if several:
             run.require_finished()
             judge_plan([run], probe, "equal")
+    for run in runs_of(runs, "steps"):
+        for rank in run:
+            for call, plan in calls(run):
+                subject = f"the samples in each micro-batch of the list after a call {SITUATIONS[plan]}"
+                rank.expect_equal(rank.read(f"call {call}", Step)["left"], probe.PLANS[plan][rank.rank], subject)

@@ -204,6 +204,7 @@ class Trainer:
                 "after": self.network.state(),
                 "gradients": optimizer.noted,
                 "passes": self.network.passes,
+                "left": [len(one[0]) if isinstance(one, tuple) else 0 for one in batches],
                 "type": type(returned).__name__,
                 "is_float": isinstance(returned, float),
                 "loss": values.number(returned),

@@ -313,7 +313,7 @@ def expect_resumed(probe, run, name, record, subject):
 
 
 def test_leaves_training_alone(runs, probe):
-    """Saving changes nothing, before the first step, inside a step or later: training goes on as without it"""
+    """Saving changes nothing, before the first step, inside a step or later, nor where it fails"""
     for run, name in well_saved(runs, probe):
         if probe.STORIES[name].saved == "wrapped":
             expect_saved(run, probe, name)
@@ -323,6 +323,11 @@ def test_leaves_training_alone(runs, probe):
         several = [run for run in runs("together", finished=False) if run.came_to([f"{name}_trained_on"])]
         for run in (*runs("alone"), *(run for run in several if lone_writer(run, "sgd_writes"))):
             expect_step_finished(probe, run, name)
+    for run in runs("failing", finished=False):
+        if run.came_to(["trained_on"]):
+            wanted = Training(probe, run, "sgd").train(everyone(run), range(3)).state
+            for rank in reversed(list(run)):
+                expect_state(rank, "trained_on", wanted, "the model that four saves in a step have failed to save:")
 
 
 def expect_step_finished(probe, run, name):
@@ -357,6 +362,22 @@ def test_rank_0_alone(runs, probe):
             for rank in run:
                 expect_success(rank, "sgd_saved", "saving")
             expect_files(run, names)
+    for run in runs("resize", finished=False):
+        expect_rank_0_of_now(run)
+
+
+def expect_rank_0_of_now(run):
+    """In a later group of the same processes that one writes which is rank 0 there: the third alone has been in a group
+    of its own before, and the second writes alone where the first did before."""
+    for rank in run:
+        if rank.rank and "writes_together" in rank:
+            written, subject = rank.read("writes_together", list[str]), "saving in a second group"
+            seen = f"{', '.join(written)}, written by rank {rank.rank} of it"
+            rank.expect(not written, subject, "no file written but by rank 0", seen)
+    if "found_alone" in run[1]:
+        subject = "saving in a group of one, by what was rank 1 of others before"
+        expect_success(run[1], "saved_alone", subject)
+        run[1].expect(run[1].read("found_alone", bool), subject, "a file at path", "there is none")
 
 
 FOLDER = "shared/checkpoints/"
@@ -401,9 +422,10 @@ def test_any_world_size(runs, probe):
         expect_success(rank, "saved_apart", "saving")
     expect_step(run, everyone(run), "three_from_one", from_one, "saved by 1 rank, loaded by 3")
     expect_step(run, everyone(run), "three_from_two", from_two, "saved by 2 ranks, loaded by 3")
-    for rank in run:
-        expect_success(rank, "saved_together", "saving")
-    expect_step(run, [1], "one_from_three", from_two, "saved by 3 ranks, loaded by 1")
+    if lone_writer(run, "writes_together"):
+        for rank in run:
+            expect_success(rank, "saved_together", "saving")
+        expect_step(run, [1], "one_from_three", from_two, "saved by 3 ranks, loaded by 1")
 
 
 def expect_step(run, members, name, training, what):
@@ -427,6 +449,10 @@ def test_complete_on_return(runs):
             expect_whole(rank, "first_file", first, None)
             expect_success(rank, "second", "saving again while rank 0's disk is slow")
             expect_whole(rank, "second_file", second, first)
+    for run in runs("crash", recorded=["first_file", "before"]):
+        for rank in reversed(list(run)):
+            expect_success(rank, "first", "saving while rank 0's disk is slow")
+            expect_whole(rank, "first_file", run[0].read("before", bytes | None), None)
 
 
 def expect_whole(rank, name, settled, before):
@@ -489,8 +515,16 @@ OBSTACLES = {
 }
 
 
-def test_every_rank_raises(runs):
+def test_every_rank_raises(runs, probe):
     """When saving raises on rank 0 it raises on every rank, and none hangs"""
+    for run in runs("together", finished=False):
+        if run.came_to([f"{name}_trained_on" for name in probe.INSIDE]):
+            expect_everywhere(run, "no_folder", f"saving where {OBSTACLES['folder']}")
+            for rank in run:
+                attempt = rank.read("no_folder", Attempt)
+                rank.expect(
+                    attempt["raised"], f"saving where {OBSTACLES['folder']}", "an exception", error_text(attempt)
+                )
     for run in runs("failing", finished=False):
         for rank in run:
             expect_success(rank, "first", "saving")

@@ -210,8 +210,11 @@ def alone(rank):
 
 
 def together(rank):
-    """The same stories with several ranks."""
-    save_inside_a_step(rank, tell(rank, TOGETHER))
+    """The same stories with several ranks, and a save that must fail."""
+    folder = tell(rank, TOGETHER)
+    save_inside_a_step(rank, folder)
+    path = str(folder / f"{TOGETHER[0]}.pt" / FILE)
+    rank.record("no_folder", Trainee(rank, "sgd").save(path, 1).described())
 
 
 def tell(rank, names):
@@ -299,7 +302,8 @@ def try_paths(rank):
 
 def resize(rank):
     """Two ranks save together, the third alone, each group in a folder of its own. All three load both files, and save
-    one that a single rank loads."""
+    one that a single rank loads, which was rank 1 before and is rank 0 then, and saves."""
+    spy, noted = disturb.WriteSpy(), []
     folder, me = files.shared_folder(rank, "checkpoints"), rank.rank
     members = [0, 1] if me < 2 else [2]
     own = folder / f"of-{len(members)}"
@@ -312,13 +316,17 @@ def resize(rank):
     groups.join(rank, "second", [0, 1, 2])
     load_elsewhere(rank, folder / "of-1" / FILE, "three_from_one")
     trainee = load_elsewhere(rank, folder / "of-2" / FILE, "three_from_two")
-    rank.record("saved_together", trainee.save(str(folder / FILE), 30).described())
+    with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
+        rank.record("saved_together", trainee.save(str(folder / FILE), 30).described())
+    rank.record("writes_together", sorted(set(noted)))
     del trainee
     dist.barrier()
     dist.destroy_process_group()
     if me == 1:
         groups.join(rank, "third", [1])
-        load_elsewhere(rank, folder / FILE, "one_from_three")
+        trainee = load_elsewhere(rank, folder / FILE, "one_from_three")
+        rank.record("saved_alone", trainee.save(str(own / "alone"), 40).described())
+        rank.record("found_alone", (own / "alone").is_file())
 
 
 def load_elsewhere(rank, path, name):
@@ -360,22 +368,23 @@ def hold_up(rank, pids, name):
     return hold
 
 
-def save_first(rank, spy, trainee, path):
+def save_first(rank, spy, trainee, path, hold=lambda _: None):
     """The save over which the others go: what came of it, and the files that this rank wrote meanwhile."""
     noted = []
-    with spy.telling(disturb.note_writes(noted, rank.shared, rank.scratch)):
+    note = disturb.note_writes(noted, rank.shared, rank.scratch)
+    with spy.telling(lambda write: (note(write), hold(write))):
         rank.record("first", trainee.save(path, 1).described())
     rank.record("writes", sorted(set(noted)))
 
 
 def failing(rank):
-    """Saves that must fail on rank 0, after one that works and before another one."""
+    """Saves that must fail on rank 0, in the middle of a step, after one that works and before another one."""
     spy, folder = disturb.WriteSpy(), files.shared_folder(rank, "checkpoints")
     trainee, path = Trainee(rank, "sgd").train([0]), folder / FILE
     save_first(rank, spy, trainee, str(path))
     dist.barrier()
     rank.record("before", files.content(path))
-    trainee.train([1])
+    trainee.backward(1)
     if rank.rank == 0:
         (folder / "note.txt").write_text("a file, not a folder")
         (folder / "folder.pt").mkdir()
@@ -389,6 +398,8 @@ def failing(rank):
         dist.barrier()  # another rank may clean up what it should not
         rank.record(f"{obstacle}_left", files.content(path))
         dist.barrier()
+    trainee.step()
+    rank.record("trained_on", trainee.train([2]).model.state())
     rank.record("last", trainee.save(str(path), 3).described())
     rank.record("after", files.content(path))
 
@@ -431,11 +442,15 @@ def crash(rank):
     spy, path = disturb.WriteSpy(), str(files.shared_folder(rank, "checkpoints") / FILE)
     trainee, members = None, [0] if rank.parameters["alone"] else [0, 1]
     assert rank.student  # every rank imports it, or the others never get their secrets
+    pids = meeting.tell_all(rank, "pids", os.getpid())
     if rank.rank in members:
         groups.join(rank, "saving", members)
         trainee = Trainee(rank, "sgd").train([0])
-        save_first(rank, spy, trainee, path)
-    pids = meeting.tell_all(rank, "pids", os.getpid())
+        held_up = len(members) > 1 and rank.rank == 0
+        save_first(rank, spy, trainee, path, *([hold_up(rank, pids, "first")] if held_up else []))
+        rank.record("first_file", files.content(path))
+        (rank.shared / f"first{rank.rank}").touch()
+    meeting.meet(rank, "saved")
     rank.record("before", files.content(path))
     meeting.meet(rank, "seen")
     if trainee is not None:

@@ -85,14 +85,15 @@ def mistakes(world_size, rank):
 
 def replayed(probe, run, kind, options, steps, shapes=None, given=None, micro_batches=1, combine=mean):
     """The parameters before the first step and after each, computed in float64. `options(step, name)` is what the
-    optimizer of this kind is called with, `given(rank, step, name)` whether a rank has a gradient."""
+    optimizer of this kind is called with, `given(rank, step, name)` whether a rank has a gradient, and one of zeros."""
     shapes = shapes or probe.EVEN
 
     def drawn(rank, step, name):
-        if given and not given(rank.rank, step, name):
+        has, every = given(rank.rank, step, name) if given else 1, range(micro_batches)
+        if not has:
             return None
-        every = range(micro_batches)
-        return total([probe.gradient(rank.secret, step, name, shapes[name], number) for number in every])
+        made = total([probe.gradient(rank.secret, step, name, shapes[name], number) for number in every])
+        return made if has != probe.ZEROS else torch.zeros_like(made)
 
     def gradient(step, name, values):
         combined = combine([drawn(rank, step, name) for rank in run])
@@ -279,6 +280,8 @@ def test_groups(runs, probe):
         ]
         for rank in run:
             rank.expect_equal(rank["visible"], shown, "param_groups")
+            names = rank.read("visible beside a frozen one", list[str])
+            rank.expect_equal(names, list(probe.EVEN), "the parameters in param_groups, of which one is frozen")
             rates = rank.read("rates that nobody gave", list[float | None])
             for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
                 rank.expect(seen == wanted, f"lr in param_groups of {kind} that was given none", wanted, seen)
@@ -326,7 +329,7 @@ def test_late_groups(runs, probe):
 
 
 def test_absent(runs, probe):
-    """A parameter without a gradient on any rank is skipped"""
+    """A parameter without a gradient on any rank is skipped, one with a gradient of zeros is not"""
     (alone,) = runs("alone", finished=False)
     every = [f"nowhere, {title}" for title in alone.parameters["absent"]["optimizers"]]
     for run in judged(runs, probe, "absent", every):

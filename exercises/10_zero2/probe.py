@@ -52,9 +52,13 @@ def keywords(options):
     return {name: tuple(option) if isinstance(option, list) else option for name, option in options.items()}
 
 
+ZEROS = 2
+
+
 def there(present, rank):
-    """Whether a rank has a gradient: `present` is 1 for all ranks, 0 for none, or lists those that have."""
-    return rank in present if isinstance(present, list) else bool(present)
+    """Whether a rank has a gradient: `present` is 1 for all ranks, 0 for none, ZEROS where all have one of zeros, or
+    lists those that have."""
+    return rank in present if isinstance(present, list) else present
 
 
 class Training:
@@ -74,11 +78,12 @@ class Training:
 
     def backward(self, step, present=None, micro_batch=0):
         """Add this rank's gradients of a step to `grad`; `present` is by name, one entry a step."""
-        losses = [
-            (gradient(self.rank.secret, step, name, self.shapes[name], micro_batch).to(p.device) * p).sum()
-            for name, p in self.parameters.items()
-            if p.requires_grad and there(present[name][step] if present else 1, self.rank.rank)
-        ]
+        losses = []
+        for name, p in self.parameters.items():
+            has = there(present[name][step] if present else 1, self.rank.rank)
+            if p.requires_grad and has:
+                made = gradient(self.rank.secret, step, name, self.shapes[name], micro_batch).to(p.device)
+                losses.append((made * p if has != ZEROS else 0 * p).sum())
         if losses:
             sum(losses).backward()
 
@@ -231,6 +236,7 @@ def groups(rank):
     case = rank.parameters["groups"]
     training = Training(rank, "AdamW", case["options"], groups=case["groups"])
     rank.record("visible", training.visible())
+    rank.record("visible beside a frozen one", Training(rank, "SGD", {}, frozen=["norm"]).visible()[0]["names"])
     rank.record("rates that nobody gave", [shown_rate(rank, kind) for kind in UNSAID])
     rank.record("several groups", training.advance(range(case["steps"])))
 

@@ -298,9 +298,10 @@ def test_at_rest(runs, probe):
     """Between steps a rank keeps its share of the parameters"""
     whole, block = probe.sizes()
     (run,) = runs("pair", recorded=["large: after a step"])
-    looks = [("large", "at rest", block / 2), ("large", "after a step", block / 2)]
+    # What is no parameter: a process group for each unit, which nothing forbids, has 0.1 MB.
+    looks = [("large", "at rest", 0.6 * block), ("large", "after a step", 0.6 * block)]
     if run.came_to(["saved: after saving"]) and all(holds(expect_saved, rank, "large_saved") for rank in run):
-        looks.append(("saved", "after saving", 1.5 * block))  # what was sent may leave something behind
+        looks.append(("saved", "after saving", 1.8 * block))  # what was sent may leave something behind
     for rank in run:
         for name, when, more in looks:
             most, seen = whole / run.world_size + more, kept(rank, when, name)

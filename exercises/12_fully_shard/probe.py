@@ -250,10 +250,14 @@ def column_of(number):
 
 
 def submesh(rank):
-    """All four ranks in one mesh; then two meshes of two ranks, each with a model of its own."""
+    """All four ranks in one mesh; then two meshes of two ranks, each with a model of its own, one after the other: the
+    ranks of a mesh do without the rest, and two groups that are made at once can take each other's members."""
     train(rank, "list", whole_mesh(rank), rank.seed, "list")
     mesh = init_device_mesh(rank.device.type, (2, 2), mesh_dim_names=("row", "other"))["row"]
-    train(rank, "one", mesh, values.seed_for(rank.seed, column_of(rank.rank)), "column")
+    for column in (0, 1):
+        if column == column_of(rank.rank):
+            train(rank, "one", mesh, values.seed_for(rank.seed, column), "column")
+        meeting.meet(rank, f"column {column}")
 
 
 # Checkpoints
@@ -347,11 +351,11 @@ def hold_up(rank, name, pids):
 # Memory
 
 
-SIDE, LAYERS = 256, 4
+SIDE, LAYERS = 320, 4
 
 
 class LargeBlock(nn.Module):
-    """Two square weights, float64: 1 MiB."""
+    """Two square weights, float64: 1.6 MB."""
 
     def __init__(self, side):
         super().__init__()
