@@ -30,8 +30,6 @@ STUBBORN_PATIENCE = 136
 LONGEST, NOT_SO_LONG = 400, 80
 """Looks, 100 and 20 s, after which a launch that moves all the time does not come back: it asks again and again. At
 first, or after a SIGTERM that was ignored; and once a launch has been stuck."""
-FOREIGN = "127.0.0.2"
-"""Stands for another machine: an address that no launcher gives its ranks by itself, though they could meet there."""
 ASLEEP = 5
 """Looks in a row, 10 ms apart, that make a process one that waits."""
 
@@ -366,7 +364,7 @@ def train_softmax(rank, world_size, data, steps=100):
 def launches(rank):
     """All launches, in one process, so that what a launcher keeps warm, such as a fork server, is started once."""
     show = Launcher(rank)
-    with foreign_place(show, "foreign", FOREIGN):  # a fork server that is started here keeps what it finds for ever
+    with foreign_port(show, "foreign"):  # a fork server that is started here keeps what it finds for ever
         show.launch("one", 1, report, "folder")
     show.launch("three", 3, report, "folder", 7, ["x", None], {"rate": 0.5})
     if show.stuck:  # every check needs these two launches
@@ -395,12 +393,12 @@ def train(show):
 
 
 @contextmanager
-def foreign_place(show, name, address):
-    """Meanwhile the caller's environment names a place where somebody else listens already; it is recorded."""
+def foreign_port(show, name):
+    """Meanwhile the caller's environment names a port on which somebody else listens already; it is recorded."""
     from grader.kit.stores import taken_port
 
     with taken_port() as port:
-        os.environ.update(MASTER_ADDR=address, MASTER_PORT=str(port))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         try:
             yield
         finally:
@@ -411,7 +409,7 @@ def foreign_place(show, name, address):
 
 def join(show):
     """Two ranks meet, while the caller's environment names somebody else's port."""
-    with foreign_place(show, "taken", "127.0.0.1"):
+    with foreign_port(show, "taken"):
         show.launch("joined", 2, join_and_sum, "folder", show.rank.seed)
 
 
