@@ -214,7 +214,11 @@ def test_ties(runs, probe):
 
 def test_mesh(runs, probe):
     """Only the ranks of the mesh share a model"""
-    (run,) = runs("submesh", recorded=["column"])
+    (run,) = runs("submesh", recorded=["column", "groups"])
+    names = [rank.read("groups", list[str]) for rank in list(run)[:2]]  # of either column
+    common = sorted({*names[0]} & {*names[1]})
+    subject = "groups that shard_model makes in two meshes at once, under one name, so that they take the other's ranks"
+    run.expect(not common, subject, "none", listed(common))
     for column in (0, 1):
         ranks = [rank for rank in run if probe.column_of(rank.rank) == column]
         seed = probe.values.seed_for(run.seed, column)

@@ -251,13 +251,21 @@ def column_of(number):
 
 def submesh(rank):
     """All four ranks in one mesh; then two meshes of two ranks, each with a model of its own, one after the other: the
-    ranks of a mesh do without the rest, and two groups that are made at once can take each other's members."""
+    ranks of a mesh do without the rest."""
     train(rank, "list", whole_mesh(rank), rank.seed, "list")
     mesh = init_device_mesh(rank.device.type, (2, 2), mesh_dim_names=("row", "other"))["row"]
+    before = group_names()
     for column in (0, 1):
         if column == column_of(rank.rank):
             train(rank, "one", mesh, values.seed_for(rank.seed, column), "column")
+            rank.record("groups", [name for name in group_names() if name not in before])
         meeting.meet(rank, f"column {column}")
+
+
+def group_names():
+    """The process groups that this process is in, by the names under which their members look for one another."""
+    world = getattr(dist.distributed_c10d, "_world", None)
+    return [str(name) for name in getattr(world, "pg_names", {}).values()]
 
 
 # Checkpoints
