@@ -37,7 +37,7 @@ def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
     ranks = tuple(RankRecord(rank=rank, ending=waits, observations=told) for rank, told in enumerate(seen))
     run = Run(case=case, ranks=ranks, seconds=1.0)
     with pytest.raises(CheckFailed) as failed:
-        checks_of("06_checkpoint").test_every_rank_raises(Runs([case], lambda _: run))
+        checks_of("06_checkpoint").test_every_rank_raises(Runs([case], lambda _: run), None)
     (finding,) = failed.value.findings
     assert (finding.ranks, finding.line) == ((1, 2), 57)
     assert finding.subject == "saving where the disk is full in the middle of writing"

@@ -13,11 +13,11 @@ HUGE, ROOM = 2 << 20, 256 << 20
 """Bytes of a huge page, and those by which malloc's heap grows beforehand: what is not touched costs nothing."""
 _HUGEPAGE, _COLLAPSE = 14, 25
 """MADV_HUGEPAGE, and MADV_COLLAPSE, since Linux 6.1. A kernel without them refuses, and all stays as it was."""
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-"""glibc's names for settings of malloc: free bytes at the top of its heap that it gives back, bytes by which it asks
-for more than it needs, and bytes from which on an allocation is a mapping of its own."""
-_WIDE = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 1 << 30, _TOP_PAD: ROOM}
-_USUAL = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20, _TOP_PAD: 128 << 10}
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+"""glibc's names for settings of malloc: free bytes at the top of its heap that it gives back, bytes from which on an
+allocation is a mapping of its own, and how many of those there may be."""
+_WIDE = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 1 << 30}
+_USUAL = {_MMAP_MAX: 1 << 16, _MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 8 << 20}
 """What glibc's settings grow to by themselves in a process that has had tensors of some megabytes."""
 _PRIVATE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ 00:00 0 *(\[heap\])?$", re.M)
 """A line of /proc/PID/maps about memory of the process's own that no file stands behind."""
@@ -31,18 +31,18 @@ def heap_on_huge_pages() -> Iterator[None]:
     if libc is None or not hasattr(libc, "mallopt"):
         yield
         return
-    _settle(libc, _WIDE)
+    _settle(libc, _WIDE, ROOM)  # more than can be free anywhere, so the heap grows by it
     _advise(_HUGEPAGE, "[heap]")
     yield
-    _settle(libc, _USUAL)
+    _settle(libc, _USUAL, HUGE)  # large enough for malloc to look at the top of its heap when it is freed
 
 
-def _settle(libc: ctypes.CDLL, settings: Mapping[int, int]) -> None:
-    """Set malloc's settings, and let it grow or cut the top of its heap, as it does when something large is freed."""
+def _settle(libc: ctypes.CDLL, settings: Mapping[int, int], size: int) -> None:
+    """Set malloc's settings, then ask it for so many bytes and free them."""
     for name, value in settings.items():
         libc.mallopt(name, value)
     libc.malloc.restype = ctypes.c_void_p
-    libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(HUGE))))
+    libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size))))
 
 
 def collapse() -> None:
