@@ -30,14 +30,17 @@ def checks_of(name: str) -> ModuleType:
 def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
     """06: which failure was staged, what rank 0 made of it, at which line, and who never came back. Where rank 0 waits
     afterwards is the grader's own barrier, and is not told."""
-    case = next(c for c in catalog.load("06_checkpoint", ROOT).cases if (c.name, c.world_size) == ("failing", 3))
+    cases = {(c.name, c.world_size): c for c in catalog.load("06_checkpoint", ROOT).cases}
+    case, other = cases["failing", 3], cases["together", 3]
     full = {"raised": ["OSError", "Exception"], "message": "[Errno 27] File too large", "line": 57, "said": ""}
     waits = Deadlocked(wait=Wait(operation="barrier"))
     seen: list[dict[str, Any]] = [{"first": FINE, "middle": full}, {"first": FINE}, {"first": FINE}]
     ranks = tuple(RankRecord(rank=rank, ending=waits, observations=told) for rank, told in enumerate(seen))
-    run = Run(case=case, ranks=ranks, seconds=1.0)
+    none = tuple(RankRecord(rank=rank, ending=waits, observations={}) for rank in range(3))
+    recorded = {case.name: ranks, other.name: none}
+    runs = Runs([case, other], lambda asked: Run(case=asked, ranks=recorded[asked.name], seconds=1.0))
     with pytest.raises(CheckFailed) as failed:
-        checks_of("06_checkpoint").test_every_rank_raises(Runs([case], lambda _: run), None)
+        checks_of("06_checkpoint").test_every_rank_raises(runs, None)
     (finding,) = failed.value.findings
     assert (finding.ranks, finding.line) == ((1, 2), 57)
     assert finding.subject == "saving where the disk is full in the middle of writing"

@@ -36,7 +36,7 @@ MANY = 24
 
 def preload() -> None:
     """Import what all ranks need, so that no rank pays for it."""
-    with _for_good():
+    with _without_garbage():
         import torch
         import torch.distributed
         import torch.multiprocessing
@@ -65,7 +65,7 @@ def preload_dynamo() -> None:
     """Import what the first optimizer, DDP and FSDP would. It takes as long as torch itself, so a run that does without
     need not wait for it. Calling it again does nothing."""
     if "torch._dynamo" not in sys.modules:
-        with _for_good():
+        with _without_garbage():
             importlib.import_module("torch._dynamo")
             importlib.import_module("torch.distributed.checkpoint.state_dict")  # for those who shard and save
             with contextlib.suppress(ImportError):
@@ -82,7 +82,7 @@ def preload_modules(names: Iterable[str]) -> None:
     Imported away from where ranks can write, since libraries read settings from the current folder."""
     missing = [name for name in names if name not in sys.modules]
     if missing:
-        with _for_good(), contextlib.chdir("/"):
+        with _without_garbage(), contextlib.chdir("/"):
             for name in missing:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)
@@ -92,12 +92,10 @@ def preload_modules(names: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def _for_good() -> Iterator[None]:
-    """What is imported is here to stay: on huge pages, and no collection looks at it, so that none copies its pages in
-    every rank."""
+def _without_garbage() -> Iterator[None]:
+    """What is imported is here to stay: no collection looks at it, so that none copies its pages in every rank."""
     gc.disable()
-    with pages.heap_on_huge_pages():
-        yield
+    yield
     gc.freeze()  # a collection before takes 0.4 s and gives nothing back to the system
     gc.enable()
 

@@ -12,7 +12,6 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 PR_GET_CHILD_SUBREAPER = 37
-PR_SET_THP_DISABLE = 41
 
 
 def become_subreaper() -> None:
@@ -41,12 +40,6 @@ def hide() -> None:
 def show() -> None:
     """Take `hide` back, so that a supervisor can look after a process forked from it."""
     _prctl(PR_SET_DUMPABLE, 1)
-
-
-def small_pages() -> None:
-    """Whatever this process and its descendants touch from now on comes in small pages, so that memory in use can be
-    told to the page. Huge ones that it shares with its parent stay what they are."""
-    _prctl(PR_SET_THP_DISABLE, 1)
 
 
 def _prctl(option: int, value: Any) -> None:

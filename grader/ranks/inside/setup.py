@@ -47,7 +47,6 @@ def set_up(index: int, scene: Scene, output: Any) -> None:
     """A private folder, captured output, no input, limits, one thread, a `__main__` that is not ours."""
     prctl.die_with_parent()
     prctl.show()
-    prctl.small_pages()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     scratch = Path(scene.scratch) / f"rank{index}"
     os.chdir(scratch)
