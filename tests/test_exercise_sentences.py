@@ -11,6 +11,7 @@ import pytest
 
 from grader import catalog
 from grader.checks import CheckFailed, Runs
+from grader.judge import load_probe
 from grader.model import Deadlocked, RankRecord, Run, Wait
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +31,8 @@ def checks_of(name: str) -> ModuleType:
 def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
     """06: which failure was staged, what rank 0 made of it, at which line, and who never came back. Where rank 0 waits
     afterwards is the grader's own barrier, and is not told."""
-    cases = {(c.name, c.world_size): c for c in catalog.load("06_checkpoint", ROOT).cases}
+    exercise = catalog.load("06_checkpoint", ROOT)
+    cases = {(c.name, c.world_size): c for c in exercise.cases}
     case, other = cases["failing", 3], cases["together", 3]
     full = {"raised": ["OSError", "Exception"], "message": "[Errno 27] File too large", "line": 57, "said": ""}
     waits = Deadlocked(wait=Wait(operation="barrier"))
@@ -40,7 +42,7 @@ def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
     recorded = {case.name: ranks, other.name: none}
     runs = Runs([case, other], lambda asked: Run(case=asked, ranks=recorded[asked.name], seconds=1.0))
     with pytest.raises(CheckFailed) as failed:
-        checks_of("06_checkpoint").test_every_rank_raises(runs, None)
+        checks_of("06_checkpoint").test_every_rank_raises(runs, load_probe(exercise))
     (finding,) = failed.value.findings
     assert (finding.ranks, finding.line) == ((1, 2), 57)
     assert finding.subject == "saving where the disk is full in the middle of writing"
