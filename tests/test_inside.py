@@ -115,6 +115,26 @@ def test_a_rank_whose_joining_failed_names_its_next_group_as_the_others_do() -> 
     assert ran.stdout.split() == ["False", "1", "0"]
 
 
+NAMES_ITS_GROUPS = """
+import torch.distributed as dist
+from pathlib import Path
+from grader import catalog
+from grader.judge import load_probe
+probe = load_probe(catalog.load("12_fully_shard", Path.cwd()))
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+before = probe.group_names()
+dist.new_group([0])
+print(len(before), len(probe.group_names()))
+"""
+
+
+def test_a_process_can_name_its_groups() -> None:
+    """12's probe takes them from a table that torch keeps to itself (which this shows for the torch that is installed);
+    without one it names none, and two groups of one name are not told."""
+    ran = subprocess.run([sys.executable, "-c", NAMES_ITS_GROUPS], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["1", "2"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="subreapers are Linux's")
 def test_a_process_knows_whether_orphans_come_to_it() -> None:
     """Else the end of one session would end every host of the machine that was started with the same HOME."""

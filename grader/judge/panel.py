@@ -31,8 +31,9 @@ class Panel:
         self.exercise, self._tell = exercise, tell
         self.runs_by_family = Runs(exercise.cases, self._noting(run_case))
         self._asked_for: list[Run] = []
-        self._unjudged: list[Check] = []
-        """Checks that found nothing to look at, in order."""
+        """The runs that the check under way has looked at."""
+        self._unjudged: list[tuple[Check, list[Run]]] = []
+        """Checks that found nothing to look at, in order, with the runs in which they looked."""
         self._checks = {check.id: check for check in exercise.checks}
         self._verdicts: dict[str, Verdict] = {}
         self._unread: dict[Path, str] = {}
@@ -40,7 +41,7 @@ class Panel:
         self.interruption: BaseException | None = None
 
     def _noting(self, run_case: Callable[[Case], Run]) -> Callable[[Case], Run]:
-        """The same, with every run kept that a check has asked for."""
+        """The same, and what it gives is noted."""
 
         def noted(case: Case) -> Run:
             self._asked_for.append(run_case(case))
@@ -55,11 +56,11 @@ class Panel:
 
     def _charge(self) -> None:
         """A check that is not judged leaves the blame to one that fails. Where none does, the first that is not judged
-        fails itself, with what ended the runs, so that no points are gone without a reason."""
+        fails itself, with what ended its runs, so that no points are gone without a reason."""
         bad = (Outcome.FAILED, Outcome.BROKEN)
         if self._unjudged and not any(verdict.outcome in bad for verdict in self._verdicts.values()):
-            first = self._verdicts[self._unjudged[0].id]
-            self._note(charged(first, self._asked_for))
+            check, looked_at = self._unjudged[0]
+            self._note(charged(self._verdicts[check.id], looked_at))
 
     def file_of(self, check: str) -> Path:
         """The checks.py that holds a check."""
@@ -97,6 +98,7 @@ class Panel:
             self.interruption = excinfo.value
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._asked_for = []
         self.require_needed(item)
 
     def require_needed(self, item: pytest.Item) -> None:
@@ -121,7 +123,7 @@ class Panel:
         check = self.check_of(item)
         if check is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
             if call.excinfo is not None and isinstance(call.excinfo.value, NotJudged):
-                self._unjudged.append(check)
+                self._unjudged.append((check, self._asked_for))
             self._note(verdict_of(check, call))
 
     def _note(self, verdict: Verdict) -> None:

@@ -63,9 +63,19 @@ def test_what_is_not_judged_while_nothing_fails_is_charged_with_what_ended_the_r
     assert outcomes(verdicts) == {"sums": "failed", "same": "blocked", "refuses": "passed"}
     assert verdicts[0].findings == raised.findings and verdicts[0].message == "total raised on rank 0"
     assert told == [("sums", "blocked"), ("same", "blocked"), ("refuses", "passed"), ("sums", "failed")]
+    killed = replace(bad, diagnosis=replace(raised, findings=(Finding(subject="killed, as was staged"),)))
+    path.write_text(_refuses_first(path.read_text()).replace('runs("bad")', 'runs("bad", finished=False)'))
+    assert judge(exercise, SUBMISSION, [*(by_case[run.case.id] for run in left), killed])[0].findings == raised.findings
     verdicts = judge(exercise, SUBMISSION, [*left, bad])
     assert outcomes(verdicts)["sums"] == "failed" and "the code did not come so far" in verdicts[0].message
     assert outcomes(judge(exercise, SUBMISSION, [one, two, bad]))["sums"] == "passed"
+
+
+def _refuses_first(checks: str) -> str:
+    """The same checks, the third one first, which looks at another run; pytest goes by the order in the file."""
+    before, third = checks.split("def test_refuses")
+    head, first = before.split("def test_sums")
+    return f"{head}def test_refuses{third}\n\n\ndef test_sums{first}"
 
 
 def test_a_wrong_value_fails_with_expected_actual_and_rank(exercise: Exercise) -> None:
