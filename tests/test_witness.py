@@ -161,6 +161,22 @@ def test_without_its_traces_nothing_is_confirmed() -> None:
     made(links((0, 1), (1, 2), size=300), sizes=(100,)).expect_confirmed()
 
 
+def test_a_store_may_move_what_groups_need_to_find_one_another() -> None:
+    """More groups, more connections, and more that went through the store: 26,901 bytes where each of 12's units had a
+    group of its own on three ranks. Connections without end excuse nothing more."""
+    pairs = ((0, 1), (0, 2), (1, 2))
+
+    def met(connections: int, stored: int) -> None:
+        joined = tuple(Link(ranks=pair, connections=connections, bytes=0) for pair in pairs)
+        made(Witness(links=joined, store_bytes=stored)).expect_confirmed()
+
+    met(37, 26_901)
+    met(1, 24_576)
+    for connections, stored in ((1, 26_901), (37, 2**20), (10_000, 2**20)):
+        with pytest.raises(CheckFailed):
+            met(connections, stored)
+
+
 @pytest.mark.parametrize(
     ("operation", "most"),
     [("send", 1.25), ("all_reduce", 1.25), ("all_gather", 1.25), ("reduce_scatter", 2.5), ("reduce", 1.875)],
