@@ -77,7 +77,12 @@ class Spoken:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small.build(tmp_path_factory.mktemp("root"))
+    """The small exercise, whose endless loops end sooner: a grade that met a killed host is made once more, to its
+    deadline."""
+    root = small.build(tmp_path_factory.mktemp("root"))
+    manifest = root / "exercises" / small.NAME / "exercise.yaml"
+    manifest.write_text(manifest.read_text().replace("deadline: 20", "deadline: 8"))
+    return root
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,12 @@ def micro_batches(secret, call, sizes, loss):
     return batches
 
 
+def samples_in(pair):
+    """How many samples a pair of inputs and targets has; 0 for what is none."""
+    inputs = pair[0] if isinstance(pair, tuple) and pair else None
+    return len(inputs) if isinstance(inputs, torch.Tensor) and inputs.dim() else 0
+
+
 def source(plans, call):
     """The call whose data a call has: its own, but for one with leftovers."""
     return plans.index("equal") if plans[call] == "leftovers" else call
@@ -204,7 +210,7 @@ class Trainer:
                 "after": self.network.state(),
                 "gradients": optimizer.noted,
                 "passes": self.network.passes,
-                "left": [len(one[0]) if isinstance(one, tuple) else 0 for one in batches],
+                "left": [samples_in(one) for one in batches],
                 "type": type(returned).__name__,
                 "is_float": isinstance(returned, float),
                 "loss": values.number(returned),
