@@ -414,6 +414,8 @@ def test_dtypes(runs, probe):
     """The model keeps its dtype"""
     for run, dp, tp in meshes(runs, training="single"):
         expect_training(probe, run, dp, tp, "single")
+    for run, dp, tp in meshes(runs, training="half"):
+        expect_training(probe, run, dp, tp, "half", steps=[0])
 
 
 def test_frozen(runs, probe):

@@ -32,20 +32,21 @@ LAYOUTS = {
 """The models, by what they come with."""
 FROZEN = {"frozen": ("first.bias", "up.weight", "down.bias"), "others": ("norm.weight", "up.bias", "down.weight")}
 """Layouts in which parameters are frozen, each kind of slice in one of them."""
+STEPS = 3
 TRAININGS = {
     "mlp": {"layout": "mlp"},
     "around": {"layout": "around"},
     "adam": {"layout": "around", "kind": "Adam", "options": {"lr": 0.05}},
     "plain": {"layout": "plain"},
     "single": {"layout": "mlp", "dtype": "float32"},
+    "half": {"layout": "mlp", "dtype": "bfloat16", "steps": 0},
     "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}},
     "others": {"layout": "others", "options": {**SGD, "weight_decay": 0.1}},
     "unequal": {"layout": "mlp", "sizes": UNEQUAL},
     "left": {"layout": "mlp", "left": True},
 }
 """What is trained, and how: SGD, equal batches and float64 unless said otherwise. "left": gradients are left over from
-before each call."""
-STEPS = 3
+before each call. One of no steps is evaluated as it is."""
 WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
 """The model whose communication is judged. No matrix of it and no activation of a batch is below two kilobytes, and
 `up` and `down` are far larger than all of the rest together."""
@@ -106,8 +107,9 @@ def filled(model, seed):
 
 
 def plan_of(training):
-    """Layout, dtype, kind of optimizer and its options, samples by dp rank, and whether gradients are left over."""
-    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": False}
+    """Layout, dtype, kind of optimizer and its options, samples by dp rank, whether gradients are left over, and the
+    number of steps."""
+    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": False, "steps": STEPS}
     return {**usual, **TRAININGS[training]}
 
 
@@ -251,7 +253,7 @@ def evaluated(model, inputs):
     return outputs.detach().cpu().clone()
 
 
-def train(rank, mesh, training, steps=STEPS, title=""):
+def train(rank, mesh, training, steps, title=""):
     """A model's training from its beginning to its end, or to where something was raised. One of no steps is evaluated
     as it is: a model of its own, for what evaluates one before it is trained need not be able to train it."""
     trainees = []
@@ -284,7 +286,7 @@ def training(rank):
             measure_memory(rank, mesh)
         train(rank, mesh, "mlp", 0, "forward")
         for name in trainings:
-            train(rank, mesh, name)
+            train(rank, mesh, name, plan_of(name)["steps"])
         if [dp, tp] in rank.parameters.get("traffic", []):
             communicate(rank, mesh)
     for part in rank.parameters["then"]:
