@@ -96,6 +96,7 @@ TINY = {
     "tiny gradients": Given(1e-4, scale=1e-3),
     "gradients of norm above 1e6": Given(1.0, scale=1e6),
     "a max_norm of 0": Given(0.0),
+    "gradients that are all zero, and a max_norm of 0": Given(0.0, shards=((Shard(gradient="zero"),),)),
 }
 LONG = {"a gradient of 1 MiB": Given(0.5, shards=((Shard((2**17,)),),))}
 """Whoever sends it sends more than the kernel's count may differ from what is told of the calls."""
