@@ -127,7 +127,7 @@ def expect_gradients(run, name, given, ranks, by_own_word=False):
         before = {key: one for key, one in by_rank[number].items() if one is not None}
         after = expect_kept(run[number], name, by_rank[number])
         if norm <= given.max_norm - EPSILON or not norm:  # whatever zeros are scaled by, they stay
-            expect_untouched(run[number], name, before, after)
+            expect_untouched(run[number], name, before, after, "below max_norm" if norm else "of 0")
         elif not (by_own_word and holds(expect_by_own_word, run[number], name, given, before, after)):
             expect_scaled(run[number], name, given, before, after, norm)
 
@@ -153,8 +153,7 @@ def words_for(gradient):
     return "None" if gradient is None else "a gradient"
 
 
-def expect_untouched(rank, name, before, after):
-    words = "of 0" if not any(bool(one.any()) for one in before.values()) else "below max_norm"
+def expect_untouched(rank, name, before, after, words):
     for key, one in before.items():
         subject = f"gradient {key} of {name}, of a norm {words}"
         rank.expect_equal(after[key], one, subject)
