@@ -386,7 +386,8 @@ def test_messages(runs, probe):
 
 def expect_messages(rank, probe, schedule, given):
     """What a rank sends of SMALL bytes or more."""
-    part = rank.during(probe.key(schedule, probe.ORDINARY)).at_least(SMALL)
+    every = rank.during(probe.key(schedule, probe.ORDINARY))
+    part = every.at_least(SMALL)
     others = part.of(*{one.operation for one in part} - {"send", "recv"})
     subject = f"what crosses in {schedule}, beside small words"
     rank.expect(not len(others), subject, "messages between neighbours", told(others), line=line_of(others))
@@ -402,8 +403,8 @@ def expect_messages(rank, probe, schedule, given):
             [one.bytes for one in mine] == [size] * count,
             f"the {what} that rank {rank.rank} sends in {schedule}",
             f"{count} messages of {amount(size)}" if count else "none",
-            told(mine),
-            line=line_of(mine),
+            told(found := mine if len(mine) else every.of("send").with_peers(peer)),
+            line=line_of(found),
         )
 
 
