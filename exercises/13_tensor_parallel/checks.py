@@ -33,6 +33,8 @@ class Built(Attempt):
     lacks: list[str]
     dense: Tensors
     replaced: list[str]
+    gradients: list[Tensor | None]
+    training: bool
     after: dict[str, Tensor | None]
     bytes: dict[str, int]
     trained: dict[str, bool]
@@ -164,7 +166,8 @@ def backward_of(given, slices, inputs, upstream):
             return (compute(given, tensors, tensors["inputs"]) * gradient).sum()
 
         found.append(replay.gradient(loss, {**slices, "inputs": one}))
-    found = [replay.total(*[one] * given.rounds) for one in found]
+    rounds = sum(range(1, given.rounds + 1))
+    found = [replay.total(*[one] * rounds) for one in found]
     sums = replay.total(*[{key: one[key] for key in slices} for one in found])
     of_inputs = [one["inputs"] for one in found]
     return [sum(of_inputs)] * given.passes if given.shared else of_inputs, sums
@@ -279,6 +282,11 @@ def test_dense_unchanged(runs, probe):
         rank.expect(
             not replaced, f"the dense layer's parameters after building {name}", "as they were", f"other: {replaced}"
         )
+        kept = all(one is not None and bool((one == 1).all()) for one in seen["gradients"])
+        subject = f"the gradients that the dense layer's parameters had before building {name}"
+        rank.expect(kept, subject, "as they were", "cleared, or other values")
+        subject = f"the dense layer's mode after building {name}"
+        rank.expect(seen["training"], subject, "training, as it was", "evaluation")
     for run, name, _, ranks in runs_with(runs, probe, probe.COLUMN):
         for number in ranks:
             with_gradients = run[number].read(name, Called)["dense with gradients"]
@@ -571,7 +579,7 @@ def test_no_gradient(runs, probe):
 
 
 def test_dtypes(runs, probe):
-    """Layers of float32"""
+    """Layers of float32 and bfloat16"""
     for call in runs_with(runs, probe, probe.DTYPES):
         expect_all(*call)
 

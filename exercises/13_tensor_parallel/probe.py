@@ -7,6 +7,7 @@ from its secret. Nothing here knows an expected value.
 """
 
 import gc
+import inspect
 import itertools
 import os
 from contextlib import nullcontext
@@ -49,7 +50,8 @@ class Given:
     shared: bool = False
     """All passes have the same inputs."""
     rounds: int = 1
-    """So many backward passes through the same graph."""
+    """So many backward passes through the same graph, from the upstream gradient times their number, which is 1 in the
+    last one."""
     used: bool = False
     """It has been called before its slices got the values that they have now."""
     training: bool = True
@@ -133,8 +135,8 @@ ROW = {
 MLP = {"the MLP": Given("mlp"), "the MLP without biases": Given("mlp", bias=False)}
 SHAPES = {
     "a column-parallel layer, inputs of three dimensions": Given("column", (2, 3)),
-    "a column-parallel layer that gathers, inputs of three dimensions": Given("gathered", (2, 3)),
-    "a row-parallel layer, inputs of three dimensions": Given("row", (2, 3)),
+    "a column-parallel layer that gathers, inputs of three dimensions": Given("gathered", (1, 3)),
+    "a row-parallel layer, inputs of three dimensions": Given("row", (2, 1)),
     "the MLP, inputs that are not contiguous": Given("mlp", (2, 3), turned=True),
     "a column-parallel layer that gathers, one vector": Given("gathered", ()),
     "a row-parallel layer, one vector": Given("row", ()),
@@ -147,12 +149,15 @@ SUMS = {
 }
 RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True)}
 TWICE = {
-    "a column-parallel layer that is called twice": Given("column", passes=2),
-    "a column-parallel layer that gathers, called twice with the same inputs": Given("gathered", passes=2, shared=True),
+    "a column-parallel layer that is called twice with the same inputs": Given("column", passes=2, shared=True),
+    "a column-parallel layer that gathers, called twice": Given("gathered", passes=2),
     "a row-parallel layer without bias that is called twice": Given("row", bias=False, passes=2),
     "the MLP, called twice": Given("mlp", passes=2),
     "the MLP, and backward twice through the same graph": Given("mlp", rounds=2),
     "the MLP, called again after its slices were trained": Given("mlp", used=True),
+    "a row-parallel layer under no_grad, called again after its slices were trained": Given(
+        "row", graded=False, used=True
+    ),
 }
 NO_GRADIENT = {
     "a column-parallel layer, inputs that need no gradient": Given("column", needs_grad=False),
@@ -165,8 +170,9 @@ NO_GRADIENT = {
     "the MLP with `down` frozen": Given("mlp", frozen="down."),
 }
 DTYPES = {
-    "a column-parallel layer that gathers, in float32": Given("gathered", dtype=torch.float32),
     "the MLP in float32": Given("mlp", dtype=torch.float32),
+    "a column-parallel layer that gathers, in bfloat16": Given("gathered", dtype=torch.bfloat16),
+    "a row-parallel layer in bfloat16": Given("row", dtype=torch.bfloat16),
 }
 STAGES = (COLUMN, ROW, MLP, SHAPES | SUMS, RESIDUAL | TWICE, NO_GRADIENT | DTYPES)
 """What beginners meet first comes first, since a rank that is stuck goes no further. After each stage the rank tells
@@ -180,8 +186,11 @@ LARGE = 768, 1536
 MEASURED, FLOAT = "large layers", 8
 """What is measured, and the bytes of an element."""
 
-GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), "ranks 1, 2 and 3": (1, 2, 3)}
-"""The ranks of the world in some groups."""
+ORDERED = {"sort_ranks": False} if "sort_ranks" in inspect.signature(dist.new_group).parameters else {}
+"""Whether this torch makes groups whose ranks are in another order than in the world."""
+THREE = {"ranks 3, 1 and 2, in this order": (3, 1, 2)} if ORDERED else {"ranks 1, 2 and 3": (1, 2, 3)}
+GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), **THREE}
+"""The ranks of the world in some groups, in the order of the groups."""
 IN_GROUPS = {
     "a column-parallel layer that gathers": Given("gathered"),
     "a row-parallel layer": Given("row"),
@@ -313,6 +322,8 @@ def look_at(rank, given, name):
     the dense layer."""
     dense = dense_layers(rank, given, name)
     before = [(layer, key, one) for layer in dense for key, one in layer.named_parameters()]
+    for *_, parameter in before:
+        parameter.grad = torch.ones_like(parameter)
     outcome = rank.attempt(build, rank, given.kind, dense)
     found = held(outcome.value, given)
     seen = {
@@ -324,6 +335,8 @@ def look_at(rank, given, name):
         "replaced": [
             key for layer, key, one in before if getattr(layer, key, None) is not one or not one.requires_grad
         ],
+        "gradients": [plain(one.grad) for *_, one in before],
+        "training": all(layer.training for layer in dense),
     }
     with torch.no_grad():
         for *_, parameter in before:
@@ -383,14 +396,15 @@ def call(rank, name, given, number, *group, other=None, **named_group):
     where, members = (rank.secret, rank.seed, name, number), named_group.get("group")
     inputs = [one.to(rank.device).requires_grad_(given.needs_grad) for one in given.inputs(*where)]
     inputs = inputs[:1] * given.passes if given.shared else inputs
-    upstream = [one.to(rank.device) for one in given.upstream(*where)]
+    upstream, handed = [one.to(rank.device) for one in given.upstream(*where)], handed_back(inputs, given)
     dense, modules, outputs, slices = dense_layers(rank, given, name), [], [], {}
 
     def prepare():
         modules.append(build(rank, given.kind, dense, *group, **named_group))
         slices.update(values_of(modules[0], given))
         if given.used:
-            modules[0](inputs[0].detach().clone().requires_grad_())
+            with nullcontext() if given.graded else torch.no_grad():
+                modules[0](inputs[0].detach().clone().requires_grad_())
         overwrite(modules[0], given, given.slices(*where))
         modules.extend(second(rank, given, name, other))
         if isinstance(modules[0], nn.Module):
@@ -407,24 +421,34 @@ def call(rank, name, given, number, *group, other=None, **named_group):
     def backward():
         with rank.region(f"the backward pass of {name}"):
             for left in reversed(range(given.rounds)):
-                torch.autograd.backward(outputs, upstream, retain_graph=left > 0)
+                gradients = [one * (left + 1) for one in upstream] if left else upstream
+                torch.autograd.backward(outputs, gradients, retain_graph=left > 0)
 
     done = taken(rank, [prepare, forward, backward] if given.graded else [prepare, forward], members)
     found = held(modules[0], given) if modules else {}
-    seen = seen_of(inputs, given.inputs(*where), upstream, given.upstream(*where), dense)
+    seen = seen_of(inputs, given.inputs(*where), upstream, given.upstream(*where), dense, handed)
     gradients = {key: plain(tensor.grad) for key, tensor in found.items() if tensor is not None}
     outputs = [plain(one) for one in outputs]
     rank.record(name, {"done": done, "slices": slices, "outputs": outputs, "gradients": gradients, **seen})
 
 
-def seen_of(inputs, drawn, upstream, drawn_upstream, dense):
+def handed_back(inputs, given):
+    """What will hold the gradients of the inputs that each of several backward passes gave, as it gave them. Whoever
+    keeps one finds it there as it was."""
+    handed = []
+    if given.rounds > 1:
+        inputs[0].register_hook(handed.append)
+    return handed
+
+
+def seen_of(inputs, drawn, upstream, drawn_upstream, dense, handed):
     """What became of what the layer was handed: inputs and upstream gradients, beside what was drawn for them, and the
     dense layers."""
     return {
         "need gradients": sum(one.requires_grad for one in inputs),
         "written": written(inputs, drawn),
         "upstream written": written(upstream, drawn_upstream),
-        "inputs": [plain(one.grad) for one in inputs],
+        "inputs": [plain(sum(handed))] if handed else [plain(one.grad) for one in inputs],
         "dense with gradients": sum(one.grad is not None for layer in dense for one in layer.parameters()),
     }
 
@@ -478,7 +502,7 @@ def last_of_all(rank, name, kind, *sizes):
 
 def groups(rank):
     """The calls in groups of some of the ranks. For the others there is nothing to do meanwhile."""
-    made = {name: dist.new_group(list(ranks)) for name, ranks in GROUPS.items()}
+    made = {name: dist.new_group(list(ranks), **ORDERED) for name, ranks in GROUPS.items()}
     lone, _ = dist.new_subgroups(1)
     for what, given in IN_GROUPS.items():
         for among, ranks in GROUPS.items():

@@ -27,14 +27,16 @@ class Pass(TypedDict):
 
 
 class Called(Attempt):
-    """A call: what it returned, the gradients that parameters have after it, the stage's passes, whether the caller's
-    inputs need a gradient by then, and whether the stage was in training mode in each forward, if that was asked."""
+    """A call: what it returned, the gradients that parameters have after it, the stage's passes, what of the
+    batch and of the stage is no longer as it was, and whether the stage was in training mode in each forward, if that
+    was asked."""
 
     returned: str
     loss: float | None
     gradients: Tensors
     passes: list[Pass]
-    asked: bool
+    changed: list[str]
+    stage_changed: list[str]
     modes: list[bool]
 
 
@@ -384,7 +386,8 @@ def test_messages(runs, probe):
 
 def expect_messages(rank, probe, schedule, given):
     """What a rank sends of SMALL bytes or more."""
-    part = rank.during(probe.key(schedule, probe.ORDINARY)).at_least(SMALL)
+    every = rank.during(probe.key(schedule, probe.ORDINARY))
+    part = every.at_least(SMALL)
     others = part.of(*{one.operation for one in part} - {"send", "recv"})
     subject = f"what crosses in {schedule}, beside small words"
     rank.expect(not len(others), subject, "messages between neighbours", told(others), line=line_of(others))
@@ -400,8 +403,8 @@ def expect_messages(rank, probe, schedule, given):
             [one.bytes for one in mine] == [size] * count,
             f"the {what} that rank {rank.rank} sends in {schedule}",
             f"{count} messages of {amount(size)}" if count else "none",
-            told(mine),
-            line=line_of(mine),
+            told(found := mine if len(mine) else every.of("send").with_peers(peer)),
+            line=line_of(found),
         )
 
 
@@ -445,17 +448,15 @@ def test_read(runs, probe):
 
 
 def expect_left_alone(runs, probe, names):
-    """The caller's inputs need no gradient afterwards, as before."""
+    """What the caller has handed in is as before."""
 
     def judged(schedule):
         found = list(calls(runs, probe, schedule, names))
         for run, name, _ in found:
             for rank in run:
                 key = probe.key(schedule, name)
-                asked = rank.read(key, Called)["asked"]
-                rank.expect(
-                    not asked, f"requires_grad of the inputs after {key}", "False, as the caller left it", asked
-                )
+                for what in rank.read(key, Called)["changed"]:
+                    rank.fail(f"{what} after {key}", expected="as the caller left it", actual="changed")
         return found
 
     for_each(probe.SCHEDULES, judged)
@@ -474,7 +475,8 @@ def test_frozen(runs, probe):
 
 
 def expect_modes(runs, probe, schedule):
-    """A frozen stage was given in evaluation mode, others in training mode, and so they computed."""
+    """A frozen stage was given in evaluation mode, others in training mode, and so they computed. Afterwards they are
+    as before, but for their gradients."""
     found = list(calls(runs, probe, schedule, probe.FROZEN_STAGES))
     for run, name, given in found:
         for rank in run:
@@ -482,6 +484,8 @@ def expect_modes(runs, probe, schedule):
             words = {True: "training", False: "evaluation"}
             for mode in modes:
                 rank.expect_equal(words[mode], words[training], f"the mode in which the stage computes in {key}")
+            for what in rank.read(key, Called)["stage_changed"]:
+                rank.fail(f"{what} after {key}", expected="as before", actual="changed")
     return found
 
 

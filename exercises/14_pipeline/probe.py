@@ -329,7 +329,7 @@ def call(rank, schedule, name, given, takes_part, **group):
         stage.at = late(rank, schedule)
     for parameter, left in given.gradients(rank.secret, name, place).items():
         stage.get_parameter(parameter).grad = left.to(rank.device)
-    outcome, inputs = attempt(rank, schedule, name, given, stage, **group)
+    outcome, changed = attempt(rank, schedule, name, given, stage, **group)
     if name in LATE:
         settle(rank, schedule, stage, outcome)
     elif outcome.error is not None and stages > 1:
@@ -343,7 +343,8 @@ def call(rank, schedule, name, given, takes_part, **group):
             "loss": values.number(outcome.value),
             "gradients": values.copies(gradients),
             "passes": stage.passes,
-            "asked": stage.first and inputs.requires_grad,
+            "changed": changed["batch"],
+            "stage_changed": changed["stage"],
             "modes": stage.modes or [],
         },
     )
@@ -351,18 +352,39 @@ def call(rank, schedule, name, given, takes_part, **group):
 
 
 def attempt(rank, schedule, name, given, stage, **group):
-    """Call the student's function with this rank's part of a batch. Gives what came of it, and the inputs."""
+    """Call the student's function with this rank's part of a batch. Gives what came of it, and what has changed of the
+    batch and of the stage, of which only gradients are to change."""
     inputs = handed(rank, given, stage.first, given.inputs(rank.secret, name))
     targets = handed(rank, given, stage.last, given.targets(rank.secret, name))
-    function = getattr(rank.student, schedule)
+    function, shape = getattr(rank.student, schedule), given.shape(SHAPE)
+    before = as_handed(stage, inputs, targets, shape)
     with (
         rank.region(key(schedule, name)),
         default_dtype(F32 if name in OF_ANOTHER_DTYPE else F64),
     ):
-        outcome = rank.attempt(
-            function, stage, inputs, targets, loss_fn, given.micro_batches, given.shape(SHAPE), **group
-        )
-    return outcome, inputs
+        outcome = rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, shape, **group)
+    after = as_handed(stage, inputs, targets, shape)
+    return outcome, {
+        part: [what for what in before[part] if not same(what, before[part], after[part])] for part in before
+    }
+
+
+def as_handed(stage, inputs, targets, shape):
+    """What a call is to leave as it is, by the words for it."""
+    batch = {"activation_shape": list(shape)}
+    for name, tensor in {"inputs": inputs, "targets": targets}.items():
+        if isinstance(tensor, torch.Tensor):
+            batch |= {f"the values of the {name}": tensor.detach().clone()}
+            batch |= {f"requires_grad of the {name}": tensor.requires_grad}
+    parameters = dict(stage.named_parameters())
+    own = {f"the values of {key}": one.detach().clone() for key, one in parameters.items()}
+    own |= {f"requires_grad of {key}": one.requires_grad for key, one in parameters.items()}
+    return {"batch": batch, "stage": {"the stage's mode": stage.training, **own}}
+
+
+def same(what, before, after):
+    one, other = before[what], after.get(what)
+    return one.equal(other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
 
 
 def handed(rank, given, reads, samples):

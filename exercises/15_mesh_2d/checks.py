@@ -284,12 +284,20 @@ def test_dimensions(runs):
         name = f"mesh {dp}x{tp}"
         arrived(run, name)
         for rank in run:
-            built = rank.read(name, Built)
-            rank.expect_success(built, f"build_mesh({run.world_size}, {tp})")
-            if built["seen"] is None:
-                rank.fail(f"build_mesh({run.world_size}, {tp})", expected="a DeviceMesh", actual=f"a {built['type']}")
-            rank.expect_equal(built["seen"]["sizes"], {"dp": dp, "tp": tp}, f"the mesh of {dp} x {tp}, its dimensions")
-            rank.expect_equal(built["seen"]["device"], built["here"], f"the mesh of {dp} x {tp}, its device type")
+            expect_mesh(rank, rank.read(name, Built), dp, tp)
+    (run,) = runs("pair", finished=False)
+    for rank in arrived(run, "short of GPUs"):
+        for built in rank.read("short of GPUs", dict[str, Built]).values():
+            expect_mesh(rank, built, run.world_size, 1, f", where there are fewer GPUs than {run.world_size} ranks")
+
+
+def expect_mesh(rank, built, dp, tp, where=""):
+    call = f"build_mesh({rank.world_size}, {tp}){where}"
+    rank.expect_success(built, call)
+    if built["seen"] is None:
+        rank.fail(call, expected="a DeviceMesh", actual=f"a {built['type']}")
+    rank.expect_equal(built["seen"]["sizes"], {"dp": dp, "tp": tp}, f"the mesh of {dp} x {tp}, its dimensions{where}")
+    rank.expect_equal(built["seen"]["device"], built["here"], f"the mesh of {dp} x {tp}, its device type{where}")
 
 
 def test_neighbours(runs):
@@ -406,6 +414,8 @@ def test_dtypes(runs, probe):
     """The model keeps its dtype"""
     for run, dp, tp in meshes(runs, training="single"):
         expect_training(probe, run, dp, tp, "single")
+    for run, dp, tp in meshes(runs, training="half"):
+        expect_training(probe, run, dp, tp, "half", steps=[0])
 
 
 def test_frozen(runs, probe):

@@ -6,6 +6,8 @@ contract has it. A batch belongs to the ranks of one tp group: it is drawn from 
 tells the others and nobody else. Nothing here knows an expected value.
 """
 
+from unittest.mock import patch
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -30,20 +32,21 @@ LAYOUTS = {
 """The models, by what they come with."""
 FROZEN = {"frozen": ("first.bias", "up.weight", "down.bias"), "others": ("norm.weight", "up.bias", "down.weight")}
 """Layouts in which parameters are frozen, each kind of slice in one of them."""
+STEPS = 3
 TRAININGS = {
     "mlp": {"layout": "mlp"},
     "around": {"layout": "around"},
     "adam": {"layout": "around", "kind": "Adam", "options": {"lr": 0.05}},
     "plain": {"layout": "plain"},
     "single": {"layout": "mlp", "dtype": "float32"},
+    "half": {"layout": "mlp", "dtype": "bfloat16", "steps": 0},
     "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}},
     "others": {"layout": "others", "options": {**SGD, "weight_decay": 0.1}},
     "unequal": {"layout": "mlp", "sizes": UNEQUAL},
     "left": {"layout": "mlp", "left": True},
 }
 """What is trained, and how: SGD, equal batches and float64 unless said otherwise. "left": gradients are left over from
-before each call."""
-STEPS = 3
+before each call. One of no steps is evaluated as it is."""
 WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
 """The model whose communication is judged. No matrix of it and no activation of a batch is below two kilobytes, and
 `up` and `down` are far larger than all of the rest together."""
@@ -104,8 +107,9 @@ def filled(model, seed):
 
 
 def plan_of(training):
-    """Layout, dtype, kind of optimizer and its options, samples by dp rank, and whether gradients are left over."""
-    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": False}
+    """Layout, dtype, kind of optimizer and its options, samples by dp rank, whether gradients are left over, and the
+    number of steps."""
+    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": False, "steps": STEPS}
     return {**usual, **TRAININGS[training]}
 
 
@@ -131,11 +135,12 @@ def surrounded(training):
 
 def batch(training, secret, step, samples):
     """(inputs, targets): of shape (samples, TOKENS, FEATURES) and int64 (samples, TOKENS), or of shape (samples, WIDTH)
-    and (samples, CLASSES)."""
+    and (samples, CLASSES), with TOKENS between them where batches differ in size."""
     dtype = getattr(torch, plan_of(training)["dtype"])
     place = (secret, "batch", training, step)
     if not surrounded(training):
-        inputs, targets = (values.normal((samples, n), *place, n).to(dtype) for n in (WIDTH, CLASSES))
+        lead = (samples, TOKENS) if plan_of(training)["sizes"] is UNEQUAL else (samples,)
+        inputs, targets = (values.normal((*lead, n), *place, n).to(dtype) for n in (WIDTH, CLASSES))
         return inputs, targets
     targets = torch.randint(CLASSES, (samples, TOKENS), generator=values.generator(*place, "targets"))
     return values.normal((samples, TOKENS, FEATURES), *place).to(dtype), targets
@@ -152,6 +157,23 @@ def looked_at(mesh):
     return {"sizes": sizes, "members": members, "device": str(mesh.device_type)}
 
 
+def described(built, seen, here):
+    """What came of build_mesh and of a look at what it gave, and where the ranks compute."""
+    found = {"type": type(built.value).__name__, "seen": seen.value if seen.error is None else None, "here": here}
+    return {**built.described(), **found}
+
+
+def short_of_gpus(rank):
+    """A mesh of one column on a machine that has GPUs, one less than there are ranks: they compute on the CPU. Where
+    there are GPUs in truth, nothing is staged."""
+    found = {}
+    if rank.device.type == "cpu":
+        with patch.multiple(torch.cuda, is_available=lambda: True, device_count=lambda: rank.world_size - 1):
+            built = rank.attempt(rank.student.build_mesh, rank.world_size, 1)
+        found["mesh"] = described(built, rank.attempt(looked_at, built.value), "cpu")
+    rank.record("short of GPUs", found)
+
+
 class Grid:
     """A mesh that the student has built, or the grader's own where that one is not as asked: what is wrong with it is
     told by checks of its own."""
@@ -161,9 +183,7 @@ class Grid:
         own = init_device_mesh(rank.device.type, (dp, tp), mesh_dim_names=("dp", "tp"))
         built = rank.attempt(rank.student.build_mesh, rank.world_size, tp)
         seen = rank.attempt(looked_at, built.value)
-        description = {"type": type(built.value).__name__, "seen": seen.value if seen.error is None else None}
-        description["here"] = rank.device.type
-        rank.record(f"mesh {self.name}", {**built.described(), **description})
+        rank.record(f"mesh {self.name}", described(built, seen, rank.device.type))
         self.mesh = built.value if groups.all_agree(seen.value == looked_at(own)) else own
         self.place, self.secret = own.get_local_rank("dp"), shared_secret(rank, own.get_group("tp"))
 
@@ -233,7 +253,7 @@ def evaluated(model, inputs):
     return outputs.detach().cpu().clone()
 
 
-def train(rank, mesh, training, steps=STEPS, title=""):
+def train(rank, mesh, training, steps, title=""):
     """A model's training from its beginning to its end, or to where something was raised. One of no steps is evaluated
     as it is: a model of its own, for what evaluates one before it is trained need not be able to train it."""
     trainees = []
@@ -260,11 +280,13 @@ def training(rank):
     meshes = {}
     for dp, tp, trainings in rank.parameters["meshes"]:
         mesh = meshes[dp, tp] = Grid(rank, dp, tp)
+        if [dp, tp] == rank.parameters.get("short_of_gpus"):
+            short_of_gpus(rank)
         if [dp, tp] == rank.parameters.get("memory"):
             measure_memory(rank, mesh)
         train(rank, mesh, "mlp", 0, "forward")
         for name in trainings:
-            train(rank, mesh, name)
+            train(rank, mesh, name, plan_of(name)["steps"])
         if [dp, tp] in rank.parameters.get("traffic", []):
             communicate(rank, mesh)
     for part in rank.parameters["then"]:

@@ -21,7 +21,8 @@ SMALL = 1024
 class Clipped(Attempt):
     """A call: what it returned, and its gradients afterwards by number. `type` is that of what is no tensor,
     `elsewhere` the gradients that are other tensors now, `moved` the parameters whose values have changed, `around` how
-    many elements beside each gradient have, `overwritten` whether the norm that the call before returned has."""
+    many elements beside each gradient have, `changed` what else has, `overwritten` whether the norm that the call
+    before returned has."""
 
     type: str
     norm: Tensor
@@ -29,6 +30,7 @@ class Clipped(Attempt):
     elsewhere: list[str]
     moved: int
     around: list[int]
+    changed: list[str]
     overwritten: bool
 
 
@@ -124,8 +126,8 @@ def expect_gradients(run, name, given, ranks, by_own_word=False):
     for number in ranks:
         before = {key: one for key, one in by_rank[number].items() if one is not None}
         after = expect_kept(run[number], name, by_rank[number])
-        if norm <= given.max_norm - EPSILON:
-            expect_untouched(run[number], name, before, after)
+        if norm <= given.max_norm - EPSILON or not norm:  # whatever zeros are scaled by, they stay
+            expect_untouched(run[number], name, before, after, "below max_norm" if norm else "of 0")
         elif not (by_own_word and holds(expect_by_own_word, run[number], name, given, before, after)):
             expect_scaled(run[number], name, given, before, after, norm)
 
@@ -151,9 +153,9 @@ def words_for(gradient):
     return "None" if gradient is None else "a gradient"
 
 
-def expect_untouched(rank, name, before, after):
+def expect_untouched(rank, name, before, after, words):
     for key, one in before.items():
-        subject = f"gradient {key} of {name}, of a norm below max_norm"
+        subject = f"gradient {key} of {name}, of a norm {words}"
         rank.expect_equal(after[key], one, subject)
 
 
@@ -278,7 +280,7 @@ def test_together(runs, probe):
 
 
 def test_tiny(runs, probe):
-    """ε is at most 1e-6, for tiny gradients too, and a max_norm of 0 leaves nothing"""
+    """ε is at most 1e-6, for tiny and for huge gradients too, and a max_norm of 0 leaves nothing"""
     judge(calls_in(runs, probe, probe.TINY))
 
 
@@ -294,6 +296,10 @@ def test_in_place(runs, probe):
             run[number].expect(
                 not seen["moved"], f"the parameters of {name}", "as they were", f"{seen['moved']} changed"
             )
+        for other in filter(lambda other: came_through(run, other), probe.CALLS):
+            for rank in run:
+                for what in clipped(rank, other)["changed"]:
+                    rank.fail(f"{what} after the call with {other}", expected="as before", actual="changed")
 
 
 def test_layouts(runs, probe):
@@ -302,7 +308,7 @@ def test_layouts(runs, probe):
 
 
 def test_any_iterable(runs, probe):
-    """Parameters may come from a generator, and norm_type may be an int"""
+    """Parameters may come from a generator or be frozen by now, and norm_type may be an int"""
     judge(calls_in(runs, probe, probe.KINDS))
 
 

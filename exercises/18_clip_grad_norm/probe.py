@@ -16,7 +16,7 @@ from grader.kit.values import normal, number
 
 # -- what is handed in ------------------------------------------------------------------------------------------------
 
-INF = math.inf
+INF = float("inf")  # equal to math.inf, and another object
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 ODD = {"inf": math.inf, "nan": math.nan}
 """Gradients of which one element is this."""
@@ -31,6 +31,8 @@ class Shard:
     dtype: torch.dtype = F64
     gradient: str = "normal"
     layout: str = "whole"
+    frozen: bool = False
+    """The parameter needs no gradient any more, and has this one."""
 
     def values(self, scale, *place):
         """Its gradient before the call, or None."""
@@ -90,7 +92,12 @@ TOGETHER = {
     "gradients of norm 1 on each rank, and a max_norm of 1.732053": Given(1.732053, shards=UNIT),
 }
 """Two ranks have a norm of 1.4142 together, three have 1.7320508."""
-TINY = {"tiny gradients": Given(1e-4, scale=1e-3), "a max_norm of 0": Given(0.0)}
+TINY = {
+    "tiny gradients": Given(1e-4, scale=1e-3),
+    "gradients of norm above 1e6": Given(1.0, scale=1e6),
+    "a max_norm of 0": Given(0.0),
+    "gradients that are all zero, and a max_norm of 0": Given(0.0, shards=((Shard(gradient="zero"),),)),
+}
 LONG = {"a gradient of 1 MiB": Given(0.5, shards=((Shard((2**17,)),),))}
 """Whoever sends it sends more than the kernel's count may differ from what is told of the calls."""
 PLACES = {
@@ -101,6 +108,7 @@ PLACES = {
 KINDS = {
     "parameters from a generator": Given(kind="generator"),
     "parameters in a tuple": Given(0.1, INF, kind="tuple"),
+    "the gradient of a parameter that has been frozen": Given(shards=((Shard(), Shard((3, 4), frozen=True)),)),
     "a norm_type of 2, an int": Given(norm_type=2),
 }
 WITHIN = {
@@ -113,6 +121,7 @@ NOT_FINITE = {
     "an infinite gradient on the last rank": Given(odd=("last", with_odd("inf"))),
     "a gradient of NaN on the first rank": Given(odd=("first", with_odd("nan"))),
     "a gradient of NaN on the last rank": Given(odd=("last", with_odd("nan"))),
+    "a gradient of NaN on the last rank, and a max_norm of infinity": Given(INF, odd=("last", with_odd("nan"))),
     "an infinite gradient on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("inf"))),
 }
 MAXIMUM_OF_NAN = {
@@ -199,7 +208,7 @@ def groups(rank):
 
 def parameter(rank, shard, gradient):
     """A parameter with this gradient, and the memory around the gradient."""
-    made = nn.Parameter(torch.ones(shard.shape, dtype=shard.dtype, device=rank.device))
+    made = nn.Parameter(torch.ones(shard.shape, dtype=shard.dtype, device=rank.device), not shard.frozen)
     memory = torch.full((shard_size(shard) + 8,), 7.0, dtype=shard.dtype, device=rank.device)
     if gradient is None:
         return made, memory
@@ -228,6 +237,7 @@ def call(rank, name, given, place, among, former, **group):
     made = [parameter(rank, shard, before[str(nth)]) for nth, shard in enumerate(given.of(place, among))]
     parameters = [one for one, _ in made]
     places = [place_of(one.grad) for one in parameters]
+    around_it = state(parameters)
     how = () if given.norm_type == 2.0 and isinstance(given.norm_type, float) else (given.norm_type,)
     with rank.region(f"the call with {name}"):
         outcome = rank.attempt(
@@ -248,10 +258,21 @@ def call(rank, name, given, place, among, former, **group):
             "elsewhere": [str(nth) for nth, one in enumerate(parameters) if place_of(one.grad) != places[nth]],
             "moved": sum(bool(one.ne(1).any()) for one in parameters),
             "around": [around(shard, memory) for shard, (_, memory) in zip(given.of(place, among), made, strict=True)],
+            "changed": [what for what, now in state(parameters).items() if now != around_it[what]],
             "overwritten": former is not None and not same(*former),
         },
     )
     return (value, norm) if is_tensor else None
+
+
+def state(parameters):
+    """What a call is to leave as it is beside the gradients, by the words for it."""
+    return {
+        "torch's default dtype": torch.get_default_dtype(),
+        "whether gradients are recorded": torch.is_grad_enabled(),
+        "torch's random numbers": torch.get_rng_state().tolist(),
+        "requires_grad of the parameters": [one.requires_grad for one in parameters],
+    }
 
 
 def place_of(gradient):
