@@ -338,10 +338,8 @@ BY_HAND = {"four steps": Plan(), "one step": Plan((1, 1, 1)), "no batch": Plan((
 
 def optimizer_of(model, momentum=MOMENTUM, *, frozen=False):
     """A group for each parameter. Those that are frozen are among them if asked for: they would decay, had they
-    gradients. The others have some from before, as after a training that ended with a backward."""
+    gradients."""
     learning = [one for one in model.parameters() if one.requires_grad]
-    for one in learning:
-        one.grad = torch.ones_like(one)
     others = [one for one in model.parameters() if frozen and not one.requires_grad]
     every = [*({"params": [one]} for one in learning), *({"params": [one], "weight_decay": 1.0} for one in others)]
     return torch.optim.SGD(every, LEARNING_RATE, momentum)
