@@ -394,7 +394,7 @@ class Launcher:
         own=True, bare=False, changed=None, source="", content=None,
     ):  # fmt: skip
         folder = self.rank.scratch / name.replace(" ", "_").replace('"', "")
-        place = folder / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / NAME
+        place = Path.cwd() / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / NAME
         place.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
         plan = {"seed": self.rank.seed, "samples": samples, "path": str(place), "disturb": disturb, "tear": tear}
