@@ -31,10 +31,11 @@ LAUNCHES = {
     "stopped": ("the same checkpoint with two agents and --epochs 3, stopped in the middle of epoch 3", 2),
     "again": ("the same, started again with one agent", 2),
     "done": ("python with --epochs 2 on a checkpoint of 3 epochs", 1),
+    "just done": ("python with --epochs 3 on a checkpoint of 3 epochs", 1),
     "torn": ("python, killed while it writes a file after epoch 2", 1),
     "unnamed": ("python, killed when a file gets its name after epoch 2", 1),
     "torn again": ("python, started again after it was killed while it wrote", 1),
-    "digits": ("python without --workload", 1),
+    "digits": ("python without --workload, with a PATH that names no folder", 1),
 }
 """What each launch was, and on how many ranks."""
 
@@ -518,15 +519,16 @@ def test_restarts(runs, probe):
 def test_nothing_more(runs, probe):
     """Where E or more epochs are done nothing is trained, and the exit code is 0"""
     again = training(runs, probe, "again")
-    run, launch = launch_of(runs, "done")
-    expect_ended(run, launch, "done")
-    steps = [len(one["batches"]) for one in launch["processes"]]
-    run.expect(not any(steps), f"{LAUNCHES['done'][0]}: training steps", "none", max(steps, default=0))
-    content = run.expect_loads(launch["file"], f"{LAUNCHES['done'][0]}: the checkpoint", wanted="a dict")
-    before = run.expect_loads(again.launch["file"], f"{again.title}: the checkpoint", wanted="a dict")
-    models = [run.expect_kind(one.get("model"), dict[str, Tensor], "the model") for one in (content, before)]
-    same = done_of(content) == done_of(before) and holds(run.expect_close, *models, "the model")
-    run.expect(same, f"{LAUNCHES['done'][0]}: the checkpoint", "as it was", "something else")
+    for name in ("done", "just done"):
+        run, launch = launch_of(runs, name)
+        expect_ended(run, launch, name)
+        title, steps = LAUNCHES[name][0], [len(one["batches"]) for one in launch["processes"]]
+        run.expect(not any(steps), f"{title}: training steps", "none", max(steps, default=0))
+        content = run.expect_loads(launch["file"], f"{title}: the checkpoint", wanted="a dict")
+        before = run.expect_loads(again.launch["file"], f"{again.title}: the checkpoint", wanted="a dict")
+        models = [run.expect_kind(one.get("model"), dict[str, Tensor], "the model") for one in (content, before)]
+        same = done_of(content) == done_of(before) and holds(run.expect_close, *models, "the model")
+        run.expect(same, f"{title}: the checkpoint", "as it was", "something else")
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -270,11 +270,12 @@ def launches(rank):
             show.job("stopped", usual, agents=two_agents("localhost"), path="first", disturb=("stop", 1, STEP)),
             show.job("again", usual, agents=agent(2), path="first"),
             show.job("done", ["--epochs", "2"], path="first"),
+            show.job("just done", ["--epochs", str(EPOCHS)], path="first"),
         ],
         [show.job("agents", usual, agents=two_agents(host))],
         [show.job("torn", usual, tear=("open", 2 * steps_of(1))), show.job("torn again", usual, path="torn")],
         [show.job("unnamed", usual, tear=("name", 2 * steps_of(1)))],
-        [show.job("digits", ["--epochs", "6", "--lr", "0.1", "--batch-size", "32"], own=False)],
+        [show.job("digits", ["--epochs", "6", "--lr", "0.1", "--batch-size", "32"], own=False, bare=True)],
         *refusals(show),
     ]
     scripts.run_all(wanted, AT_ONCE, show.tell)
@@ -320,6 +321,7 @@ BAD_CHECKPOINTS = (
     "half of a checkpoint",
     "an empty file",
     "a file that runs code",
+    "a checkpoint of another model",
 )
 TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))
 
@@ -347,6 +349,8 @@ def write_bad(kind, path):
         path.write_bytes(b"")
     elif kind == "a file that runs code":
         torch.save({"model": Classifier().state_dict(), "epoch": 0, "more": files.Trap(path.with_name("trap"))}, path)
+    elif kind == "a checkpoint of another model":
+        torch.save({"model": digits_model().state_dict(), "epoch": 0}, path)
     elif kind == "half of a checkpoint":
         torch.save({"model": Classifier().state_dict(), "epoch": 0}, path)
         os.truncate(path, path.stat().st_size // 2)
@@ -387,17 +391,20 @@ class Launcher:
 
     def start(
         self, name, arguments, *, agents=(None,), fresh=False, path=None, samples=SAMPLES, disturb=None, tear=None,
-        own=True, changed=None, source="", content=None,
+        own=True, bare=False, changed=None, source="", content=None,
     ):  # fmt: skip
         folder = self.rank.scratch / name.replace(" ", "_").replace('"', "")
-        place = self.rank.scratch / (path or folder.name) / "out" / NAME
+        place = Path.cwd() / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / NAME
         place.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
         plan = {"seed": self.rank.seed, "samples": samples, "path": str(place), "disturb": disturb, "tear": tear}
         (folder / "plan.json").write_text(json.dumps(plan))
         if content is not None:
             write_bad(content, place)
-        given = {"--checkpoint": str(place), **dict(zip(arguments[::2], arguments[1::2], strict=True))}
+        given = {
+            "--checkpoint": NAME if bare else str(place),
+            **dict(zip(arguments[::2], arguments[1::2], strict=True)),
+        }
         if own:
             given["--workload"] = str(self.workload(folder, source))
         given.update(changed or {})

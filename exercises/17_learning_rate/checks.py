@@ -210,10 +210,10 @@ def test_groups(runs, probe):
 
 
 def test_separate(runs, probe):
-    """warmup_scheduler: two trainings at once do not disturb each other"""
+    """warmup_scheduler: trainings at once do not disturb one another"""
     for rank, _, seen in trainings(runs, "side by side"):
-        for place, (rate, warmup) in enumerate(probe.single(rank.secret)[:2]):
-            subject = f"two at once, number {place}: W = {warmup}, rate {rate:.4g}: its rates"
+        for place, (rate, warmup) in enumerate(probe.at_once(rank.secret)):
+            subject = f"three at once, number {place}: W = {warmup}, rate {rate:.4g}: its rates"
             judge_steps(rank, seen[:, place : place + 1], [rate], warmup, 0, None, subject)
 
 

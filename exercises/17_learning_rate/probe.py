@@ -37,7 +37,8 @@ def impossible(secret):
     draw = random_for(secret, "impossible")
     rate, base, batch = draw.uniform(0.01, 1.0), draw.randrange(2, 512), draw.randrange(2, 512)
     wrong = [(0.0, base, batch), (-rate, base, batch), (rate, 0, batch), (rate, -base, batch)]
-    return [*wrong, (rate, base, 0), (rate, base, -batch), (-rate, base, -batch), (-rate, -base, batch)]
+    pairs = [(-rate, base, -batch), (-rate, -base, batch), (rate, -base, -batch)]  # whose quotient is positive
+    return [*wrong, (rate, base, 0), (rate, base, -batch), *pairs]
 
 
 WHOLE = [(1, 256, 1024), (2, 32, 32), (1, 8, 4)]
@@ -71,9 +72,10 @@ AFTER, LONG_AFTER = 5, 500
 
 
 def single(secret):
-    """(rate, warm-up steps) of trainings with one group of parameters."""
+    """(rate, warm-up steps) of trainings with one group of parameters; the last is a long one towards a low rate."""
     draw = random_for(secret, "single")
-    return [(draw.uniform(0.01, 2.0), steps) for steps in (2, draw.randrange(5, 12), draw.randrange(30, 60))]
+    short = [(draw.uniform(0.01, 2.0), steps) for steps in (2, draw.randrange(5, 12))]
+    return [*short, (10 ** draw.uniform(-6, -4), draw.randrange(150, 300))]
 
 
 def several(secret):
@@ -177,13 +179,29 @@ def options_changed(rank, groups):
     return found
 
 
+LATE = 2
+"""The third of three trainings at once begins after so many steps of the others."""
+
+
+def at_once(secret):
+    """(rate, warm-up steps) of three trainings at once. The last two have as long a warm-up."""
+    (rate, warmup), (other, longer), _ = single(secret)
+    return [(rate, warmup), (other, longer), (rate, longer)]
+
+
 def side_by_side(rank, pairs):
-    """Two trainings at once, step by step in turn; what was made first is the first to go on."""
-    trainings = [Training(rank, one_group(*pair)) for pair in pairs]
-    for training in trainings:
+    """Trainings at once, step by step in turn; what was made first is the first to go on."""
+    early, late = [Training(rank, one_group(*pair)) for pair in pairs[:2]], Training(rank, one_group(*pairs[2]))
+    for training in early:
         training.begin()
-    steps = max(warmup for _, warmup in pairs) + AFTER
-    return tensor([[training.step()[0] for training in trainings] for _ in range(steps)])
+    rates, steps = [[], [], []], max(warmup for _, warmup in pairs) + AFTER
+    for turn in range(LATE + steps):
+        if turn == LATE:
+            late.begin()
+        for place, training in enumerate([*early, late]):
+            if turn >= LATE if training is late else turn < steps:
+                rates[place] += training.step()
+    return tensor(rates).t()
 
 
 def reported(rank, groups):
@@ -233,7 +251,7 @@ def schedule(rank):
     rank.record("options", {"outcome": outcome.described(), "changed": outcome.value or {}})
     for warmup in (0, 1):
         tried(f"warm-up of {warmup}", trained, {**groups, "warmup": warmup})
-    tried("side by side", side_by_side, single(rank.secret)[:2])
+    tried("side by side", side_by_side, at_once(rank.secret))
     for order, names in FIRST.items():
         tried(order, resumed, groups, names)
         tried(f"{order}, other rates", resumed, groups, names, factor=3.0)

@@ -516,7 +516,7 @@ def test_png(runs):
                 expect_picture(rank, rank.read("picture", Picture), name)
                 figure(rank, "third", f"{FUNCTION[family]} with {other} for its path")
                 more = rank.read("further files", list[str])
-                rank.expect_equal(more, [f"further-{name}"], f"{written} {other}")
+                rank.expect_equal(more, [f"further.{name}"], f"{written} {other}")
 
 
 LEGEND = 0.03
@@ -579,6 +579,10 @@ class Called(Attempt):
 def test_apart(runs):
     """Each call has a figure of its own, also in threads that take turns, and leaves its arguments as they were"""
     for family in (OVERHEAD, SCALING):
+        for run in runs(family, recorded=("one figure for both",)):
+            for rank in run:
+                same, subject = rank.read("one figure for both", bool), f"{FUNCTION[family]}(), called twice"
+                rank.expect(not same, subject, "two figures", "the same one")
         for run in runs(family, recorded=("side by side",)):
             for rank in run:
                 first, second = (figure(rank, name, FUNCTION[family]) for name in ("first", "second"))

@@ -49,7 +49,7 @@ def latency(draw):
 KNOWN = {
     "all_reduce_bytes": [(0, 4), (1e9, 1), (1000, 2), (400e6, 8), (7, 3)],
     "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9), (7, 3, 2.0), (7, 3, 0.5)],
-    "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1), (0.25, 0.75)],
+    "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1), (0.25, 0.75), (3e-9, 1e-9)],
     "tensor_parallel_bytes": [(12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4), (3, 7, 5, 9, 0.5)],
     "amdahl_speedup": [(0, 7), (1, 7), (0.5, 1), (0.9, 8), (1, 1)],
     "model_state_bytes": [
@@ -109,7 +109,10 @@ BAD = {
         "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3], [-4, -3]],
     },
     "p, bandwidth and stage": {
-        "amdahl_speedup": lambda draw: [[-draw.uniform(0.001, 1), 4], [1 + draw.uniform(0.001, 1), 4], [1.5, 1]],
+        "amdahl_speedup": lambda draw: [
+            *([-draw.uniform(0.001, 1), 4], [1 + draw.uniform(0.001, 1), 4], [1.5, 1]),
+            *([-1e-5, 4], [1.00001, 4]),
+        ],
         "all_reduce_seconds": lambda draw: [[size(draw), ranks(draw), 0], [0, 1, 0.0]],
         "model_state_bytes": lambda draw: [
             *([size(draw), ranks(draw), stage] for stage in (4, 5)),
@@ -172,13 +175,17 @@ def overhead_arguments(secret, call):
     draw = random_for(secret, "overhead", call)
     sizes = sorted(10 ** draw.uniform(5, 12) for _ in range(draw.randrange(4, 9)))
     links = {name: bandwidth(draw) for name in names(secret, "overhead", call)}
+    first, *_, last = links
+    links |= {last: links[first]} if call == LOOKED_AT[0] else {}  # two links may be as fast
     return {"model_sizes": sizes, "links": links, "n": draw.choice([2, 3, 5, 6, 7, 12, 24, 48])}
 
 
 def scaling_arguments(secret, call):
     draw = random_for(secret, "scaling", call)
-    links = {name: draw.uniform(0.3, 0.999) for name in names(secret, "scaling", call)}
-    return {"links": links, "max_n": draw.randrange(5, 40)}
+    links, most = {name: draw.uniform(0.3, 0.999) for name in names(secret, "scaling", call)}, draw.randrange(5, 40)
+    first, *_, last = links
+    links |= {last: links[first]} if call == LOOKED_AT[0] else {}
+    return {"links": links, "max_n": most + 1500 if call == LOOKED_AT[0] else most}
 
 
 def overhead_figure(rank):
@@ -231,11 +238,12 @@ def show(rank, draw, arguments, path):
         second = rank.attempt(draw, path, **given("second"))
         rank.record("second", described(second))
         rank.record("files", sorted(files() - before))
-        further = rank.scratch / f"further-{Path(path).name}"
+        further = rank.scratch / f"further.{Path(path).name}"
         third = rank.attempt(draw, further if isinstance(path, str) else str(further), **given("third"))
         rank.record("third", described(third))
         rank.record("further files", sorted(files() - before - {Path(path).name}))
-        rank.record("defaults", described(rank.attempt(draw)))
+        defaults = rank.attempt(draw)
+        rank.record("defaults", described(defaults))
         rank.record("first at the end", described(first))
         states["after"] = state(standing)
         pair = interleaved(rank, draw, given("first"), given("second"))
@@ -243,7 +251,9 @@ def show(rank, draw, arguments, path):
     rank.record("states", states)
     rank.record("picture", picture(Path(path), second.value))
     rank.record("arguments", after_a_call(rank, draw, given("arguments"), further))
-    rank.record("defaults again", described(rank.attempt(draw)))
+    again = rank.attempt(draw)
+    rank.record("defaults again", described(again))
+    rank.record("one figure for both", defaults.value is not None and defaults.value is again.value)
 
 
 def after_a_call(rank, draw, given, path):
@@ -429,17 +439,28 @@ def picture(path, figure):
         pixels = decoded(data)
         seen |= {"width": pixels.shape[1], "height": pixels.shape[0], "detail": detail(pixels)}
         if isinstance(figure, Figure):
-            seen["wanted"] = drawn_detail(figure, pixels)
+            options = saved_like(figure, pixels)
+            seen["wanted"] = drawn_detail(figure, options)
             for legend in (*filter(None, (axes.get_legend() for axes in figure.axes)), *figure.legends):
                 legend.set_visible(False)
-            seen["bare"] = drawn_detail(figure, pixels)
+            seen["bare"] = drawn_detail(figure, options)
     return seen
 
 
-def drawn_detail(figure, pixels):
-    """How much there is to be seen of a figure, drawn as wide as these pixels."""
+def saved_like(figure, pixels):
+    """How to save a figure for a picture of as many pixels: whole, or cut to what is drawn in it if that fits better.
+    What a legend adds may be little beside the lines of a grid, and less than what a cut takes away."""
+    (height, width), (wide, high) = pixels.shape, figure.get_size_inches()
+    if abs(width * high / wide - height) <= 2:
+        return {"dpi": width / wide}
+    drawn = figure.get_tightbbox().width + 2 * 0.1  # inches, and what savefig leaves around it
+    return {"dpi": width / drawn, "bbox_inches": "tight", "pad_inches": 0.1}
+
+
+def drawn_detail(figure, options):
+    """How much there is to be seen of a figure that is saved so."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=pixels.shape[1] / figure.get_figwidth())
+    figure.savefig(buffer, format="png", **options)
     return detail(decoded(buffer.getvalue()))
 
 

@@ -4,17 +4,21 @@ ranks of each dump did.
 What an ordinary mistake would give is tried where a result is wrong, and named.
 """
 
+import itertools
+
 import torch
 
 from grader.checks import Attempt, NotJudged, Tensor, Tensors, TypedDict, replay
 
 
 class Mean(Attempt):
-    """A call of mean_loss: what it returned, as a number and by type, and the loss afterwards."""
+    """A call of mean_loss: what it returned, as a number and by type; the loss afterwards, and whether it still needs a
+    gradient."""
 
     type: str
     mean: float | None
     after: Tensor
+    graph: list[bool]
 
 
 class Returned(Attempt):
@@ -24,19 +28,31 @@ class Returned(Attempt):
     returned: list[Tensor | None]
     needs_gradient: bool
     after: list[Tensor]
+    graph: list[bool]
 
 
 class InPlace(Attempt):
     after: Tensor
+    graph: list[bool]
 
 
-class Trained(Attempt):
-    """A training: the model's tensors afterwards."""
+class Model(Attempt):
+    """A training: the model's tensors afterwards, the names of those that need a gradient, and whether it is in the
+    mode of training."""
 
     after: Tensors
+    learning: list[str]
+    mode: bool
 
 
-class Epochs(Trained):
+class Trained(Model):
+    """Also how many batches there are afterwards, and the gradient of the rank's own loss then."""
+
+    left: int
+    own: Tensor | None
+
+
+class Epochs(Model):
     """Also the numbers of the samples of each step."""
 
     batches: list[list[int]]
@@ -129,6 +145,17 @@ def expect_means(calls, probe):
             expect_mean(run[one], seen["mean"], losses, subject)
             kept = as_it_was(seen["after"], losses[one])
             run[one].expect(kept, f"the loss itself, of {name}", "as it was", "changed")
+            expect_graph(run[one], seen, [given], f"the loss itself, of {name}")
+
+
+def expect_graph(rank, seen, given, subject):
+    """What was handed in needs a gradient if it did before."""
+    before = [one.graph for one in given]
+    words = [
+        "in no graph" if not any(graph) else "needing a gradient, as part of a graph"
+        for graph in (before, seen["graph"])
+    ]
+    rank.expect(seen["graph"] == before, subject, *words)
 
 
 def as_it_was(seen, before):
@@ -181,13 +208,14 @@ def expect_exchanged(calls, probe):
             total, gathered = seen["returned"]
             expect_total(run[one], total, firsts, drawn[one][0], f"the sum of the first of {name}")
             expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong)
-            expect_kept(run[one], seen, drawn[one], name)
+            expect_kept(run[one], seen, drawn[one], given, name)
 
 
-def expect_kept(rank, seen, before, name):
+def expect_kept(rank, seen, before, given, name):
     """The arguments are as they were."""
     kept = len(seen["after"]) == len(before) and all(map(same, seen["after"], before))
-    rank.expect(kept, f"what was handed in, {name}", "as it was", "changed")
+    rank.expect(kept, f"what was handed in, {name}", "as it was", "changed, or what was returned shares its memory")
+    expect_graph(rank, seen, given, f"what was handed in, {name}")
 
 
 def expect_total(rank, total, firsts, own, subject):
@@ -222,7 +250,7 @@ def expect_passed(calls):
             run[one].expect(len(seen["returned"]) == 1, subject, "a tensor", "something else")
             expect_same(run[one], seen["returned"][0], drawn[ranks[place - 1]], subject, wrong)
             run[one].expect(not seen["needs_gradient"], subject, "a tensor that needs no gradient", "one that does")
-            expect_kept(run[one], seen, [drawn[one]], name)
+            expect_kept(run[one], seen, [drawn[one]], [given], name)
 
 
 def test_pass_around(runs, probe):
@@ -255,6 +283,7 @@ def expect_broadcast(calls):
         for one in ranks:
             seen = outcome(run[one], "broadcast_in_group", name, InPlace)
             expect_same(run[one], seen["after"], drawn[ranks[0]], f"the tensor afterwards, {name}", others)
+            expect_graph(run[one], seen, [given], f"the tensor afterwards, {name}")
 
 
 def test_broadcast_in_group(runs, probe):
@@ -289,6 +318,7 @@ def epochs_of(runs, probe):
 
 def test_epochs_drawn_anew(runs, probe):
     """train_epochs: every epoch draws anew which samples a rank gets, and in which order"""
+    shares = {}
     for run, name, _, rank, _, by_epoch in epochs_of(runs, probe):
         orders = [[number for batch in epoch for number in batch] for epoch in by_epoch]
         for later in range(1, len(orders)):
@@ -298,8 +328,15 @@ def test_epochs_drawn_anew(runs, probe):
                 rank.expect(not repeated, subject, "drawn anew", "the same in the same order")
                 alike = run.world_size > 1 and set(orders[earlier]) == set(orders[later])
                 rank.expect(not alike, subject, "other samples of all", "the same samples in another order")
+        for epoch, order in enumerate(orders if run.world_size > 1 else []):
+            shares.setdefault((run.world_size, name), []).append((epoch, rank, set(order)))
         in_order = [epoch for epoch, order in enumerate(orders) if order == sorted(order)]
         rank.expect(not in_order, f"the order of the samples, {name}", "a random one", "ascending")
+    for (_, name), every in shares.items():
+        for (epoch, rank, share), (before, other, its) in itertools.permutations(every, 2):
+            subject = f"the samples of epoch {epoch}, {name}"
+            passed_on = epoch > before and share == its
+            rank.expect(not passed_on, subject, "drawn anew", f"all that rank {other.rank} had in epoch {before}")
 
 
 def test_epochs_cover(runs, probe):
@@ -330,6 +367,7 @@ def test_epochs_train(runs, probe):
             for batches in zip(*every, strict=True)
         ]
         expect_trained(rank, seen["after"], start, steps, probe.Straight, probe, name)
+        expect_found(rank, seen, start, probe.Straight, probe, name)
 
 
 # Training steps
@@ -400,6 +438,29 @@ def expect_all_trained(runs, probe, program, plans, before=()):
                 seen = outcome(rank, program, name, Trained)
                 momentum = 0.0 if plan.model is probe.Branching else None
                 expect_trained(rank, seen["after"], start, steps, plan.model, probe, name, momentum)
+                expect_found(rank, seen, start, plan.model, probe, name)
+                own = len(every[rank.rank])
+                rank.expect_equal(seen["left"], own, f"how many batches the list has after training with {name}")
+                expect_own(rank, seen["own"], start["first"], name)
+
+
+def expect_found(rank, seen, start, model, probe, name):
+    """The model is as it was but for its elements."""
+    frozen = {"left"} if model is probe.Straight else set()
+    subject = f"the parameters that need a gradient after training with {name}"
+    rank.expect_equal(sorted(seen["learning"]), sorted({*start} - frozen), subject)
+    rank.expect(
+        seen["mode"], f"the model after training with {name}", "in training mode, as before", "in evaluation mode"
+    )
+
+
+def expect_own(rank, seen, like, name):
+    """Who computes a gradient after the training has that gradient, and no mean of all ranks'."""
+    subject = f"a gradient that the rank computes by itself after training with {name}"
+    rank.expect(seen is not None, subject, "a gradient", "an error, or none")
+    wrong = {"hooks of the training are still there: this is a mean": torch.full_like(like, (rank.world_size + 1) / 2)}
+    wrong = wrong if rank.world_size != 2 * rank.rank + 1 else {}
+    rank.expect_close(seen, torch.full_like(like, rank.rank + 1.0), subject, alternatives=wrong)
 
 
 def test_branches(runs, probe):
@@ -453,7 +514,7 @@ def culprit_of(dump):
     raise NotJudged("no rank of this dump differs")
 
 
-def expect_found(runs, probe, *kinds):
+def expect_culprits(runs, probe, *kinds):
     for run in runs("find_culprit", recorded=kinds):
         for rank in run:
             for kind in kinds:
@@ -477,24 +538,24 @@ def expect_pair(rank, dump, seen, subject):
 
 def test_culprit_operation(runs, probe):
     """find_culprit: a rank that calls another collective"""
-    expect_found(runs, probe, "operation")
+    expect_culprits(runs, probe, "operation")
 
 
 def test_culprit_size(runs, probe):
     """find_culprit: a rank whose tensor has another size"""
-    expect_found(runs, probe, "size")
+    expect_culprits(runs, probe, "size")
 
 
 def test_culprit_absent(runs, probe):
     """find_culprit: a rank that leaves one out, does not come, or comes once too often"""
-    expect_found(runs, probe, "absent", "extra", "skipped")
+    expect_culprits(runs, probe, "absent", "extra", "skipped")
 
 
 def test_culprit_groups(runs, probe):
     """find_culprit: several groups, and ranks that only wait elsewhere"""
-    expect_found(runs, probe, "groups", "absent in groups")
+    expect_culprits(runs, probe, "groups", "absent in groups")
 
 
 def test_culprit_lost(runs, probe):
     """find_culprit: entries in any order, and beginnings that are lost"""
-    expect_found(runs, probe, "lost", "lost in groups")
+    expect_culprits(runs, probe, "lost", "lost in groups")

@@ -19,7 +19,7 @@ from grader.kit import groups, meeting, processes, spies, values
 
 # -- what is handed to the first four ---------------------------------------------------------------------------------
 
-F32, F64, BF16, INT, BOOL = torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool
+F16, F32, F64, BF16, INT, BOOL = torch.float16, torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Given:
 
 LOSSES = {
     "losses": Given(),
-    "losses in float32, of shape (1,)": Given((1,), F32),
+    "losses in float16, of shape (1,)": Given((1,), F16),
     "losses that need a gradient": Given(graph=True),
     "a loss of NaN on the last rank": Given(odd=math.nan),
     "an infinite loss on the last rank": Given(odd=math.inf),
@@ -66,7 +66,7 @@ PAIRS = {
         Given((2, 3), strided=(True, False)),
     ),
     "int64 and bfloat16": (Given((2, 2), INT), Given((4,), BF16)),
-    "two numbers": (Given(), Given()),
+    "two numbers, in float16 and int64": (Given((), F16), Given((), INT)),
     "two vectors, of which the second is empty": (Given((6,)), Given((0,))),
     "two vectors that need gradients": (Given((4,), graph=True), Given((4,), graph=True)),
 }
@@ -144,16 +144,23 @@ def mean_loss(rank):
     def call(name, given, **group):
         last = rank.rank == members(name, rank.world_size)[-1]
         loss = given.placed(loss_of(given, rank.secret, name, last), rank)
-        loss = loss.clone() if given.graph else loss  # as in training: no leaf
+        loss = loss.clone() if given.graph and rank.rank else loss  # as in training: no leaf, but for rank 0
         outcome = rank.attempt(rank.student.mean_loss, loss, **group)
         return {
             **outcome.described(),
             "type": "float" if isinstance(outcome.value, float) else type(outcome.value).__name__,
             "mean": values.number(outcome.value),
             "after": plain(loss),
+            "graph": [loss.requires_grad],
         }
 
     collective(rank, "mean_loss", LOSSES, call)
+
+
+def overwritten(value):
+    """As its owner may: what is returned is new."""
+    if isinstance(value, torch.Tensor) and value.numel():
+        value.detach().zero_()
 
 
 def pair_of(given, secret, name):
@@ -167,11 +174,15 @@ def exchange(rank):
         handed = [one.placed(elements, rank) for one, elements in zip(given, drawn, strict=True)]
         outcome = rank.attempt(rank.student.exchange, *handed, **group)
         returned = outcome.value if isinstance(outcome.value, tuple | list) else ()
+        came = [plain(one) for one in returned]
+        for one in returned:
+            overwritten(one)
         return {
             **outcome.described(),
-            "returned": [plain(one) for one in returned],
+            "returned": came,
             "needs_gradient": any(isinstance(one, torch.Tensor) and one.requires_grad for one in returned),
             "after": [plain(one) for one in handed],
+            "graph": [one.requires_grad for one in handed],
         }
 
     collective(rank, "exchange", PAIRS, call)
@@ -182,16 +193,16 @@ def pass_around(rank):
         handed = given.placed(given.values(rank.secret, name), rank)
         outcome = rank.attempt(rank.student.pass_around, handed, **group)
         came, value = plain(outcome.value), outcome.value
-        if isinstance(value, torch.Tensor) and value.numel() and value is not handed:
-            value.detach().zero_()  # as its owner may: it is a new one
+        overwritten(value)
         after = plain(handed)
         if name == LATE:
-            handed.zero_()  # as its owner may as well, from then on
+            overwritten(handed)  # as well, from then on
         return {
             **outcome.described(),
             "returned": [came],
             "needs_gradient": isinstance(value, torch.Tensor) and value.requires_grad,
             "after": [after],
+            "graph": [handed.requires_grad],
         }
 
     collective(rank, "pass_around", TENSORS, call)
@@ -213,7 +224,7 @@ def broadcast_in_group(rank):
         tensor = given.placed(given.values(rank.secret, name), rank)
         memory = tensor.detach()
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
-        return {**outcome.described(), "after": plain(memory)}
+        return {**outcome.described(), "after": plain(memory), "graph": [tensor.requires_grad]}
 
     collective(rank, "broadcast_in_group", TENSORS, call, [{"group": dist.group.WORLD}])
 
@@ -305,6 +316,7 @@ BRANCHES = {
     "one branch in the first two steps": turning("<<>>", "<<>>", "<<>>"),
     "all ranks in one branch, another in each step": turning("<><>", "<><>", "<><>"),
     "a last step in one branch": turning("><", "><", "><"),
+    "no batch": turning("", "", ""),
 }
 RANKS = {
     "another branch on each rank": turning("<>-<", "><>-", "-<<>"),
@@ -321,23 +333,45 @@ NONE = {
     "no batch on the last ranks": Plan((3, 0, 0)),
     "no batch on any rank": Plan((0, 0, 0)),
 }
-BY_HAND = {"four steps": Plan(), "one step": Plan((1, 1, 1))}
+BY_HAND = {"four steps": Plan(), "one step": Plan((1, 1, 1)), "no batch": Plan((0, 0, 0))}
 
 
-def optimizer_of(model, momentum=MOMENTUM):
-    return torch.optim.SGD([one for one in model.parameters() if one.requires_grad], LEARNING_RATE, momentum)
+def optimizer_of(model, momentum=MOMENTUM, *, frozen=False):
+    """A group for each parameter. Those that are frozen are among them if asked for: they would decay, had they
+    gradients."""
+    learning = [one for one in model.parameters() if one.requires_grad]
+    others = [one for one in model.parameters() if frozen and not one.requires_grad]
+    every = [*({"params": [one]} for one in learning), *({"params": [one], "weight_decay": 1.0} for one in others)]
+    return torch.optim.SGD(every, LEARNING_RATE, momentum)
 
 
-def trained(rank, program, plans):
-    """What the model is after each of these trainings, or what was raised."""
+def trained(rank, program, plans, **options):
+    """What the model is after each of these trainings, or what was raised; and what a gradient of it is then that has
+    nothing to do with other ranks'."""
     for name, plan in plans.items():
         model = plan.model(rank, name)
-        optimizer = optimizer_of(model, 0.0 if plan.model is Branching else MOMENTUM)
+        optimizer = optimizer_of(model, 0.0 if plan.model is Branching else MOMENTUM, **options)
         batches = [tuple(one.to(rank.device) for one in pair) for pair in plan.of(rank.secret, name, rank.rank)]
         outcome = rank.attempt(getattr(rank.student, program), model, batches, optimizer, mse_loss)
         if rank.world_size > 1:
             dist.barrier()  # as for the others
-        rank.record(f"{program}: {name}", {**outcome.described(), "after": model.state()})
+        seen = {**found(model), "left": len(batches), "own": None}
+        if outcome.error is None:
+            seen["own"] = rank.attempt(own_gradient, model, rank.rank + 1).value
+        rank.record(f"{program}: {name}", {**outcome.described(), **seen})
+
+
+def found(model):
+    """A model as it is after a training."""
+    learning = [name for name, one in model.named_parameters() if one.requires_grad]
+    return {"after": model.state(), "learning": learning, "mode": model.training}
+
+
+def own_gradient(model, weight):
+    """Of a loss that is this rank's alone."""
+    model.first.grad = None
+    (weight * model.first).sum().backward()
+    return plain(model.first.grad)
 
 
 def train_branches(rank):
@@ -349,7 +383,7 @@ def train_uneven(rank):
 
 
 def train_by_hand(rank):
-    trained(rank, "train_by_hand", BY_HAND)
+    trained(rank, "train_by_hand", BY_HAND, frozen=True)
 
 
 EPOCHS, BATCH_SIZE = 3, 8
@@ -371,7 +405,7 @@ def train_epochs(rank):
         outcome = rank.attempt(rank.student.train_epochs, *handed, mse_loss)
         if rank.world_size > 1:
             dist.barrier()
-        seen = {"after": model.state(), "batches": model.notes.batches}
+        seen = {**found(model), "batches": model.notes.batches}
         rank.record(f"train_epochs: {name}", {**outcome.described(), **seen})
 
 
@@ -453,6 +487,8 @@ class Job:
         else:
             self.work, self.fault = [*start, *work], len(start) + self.fault
         self.ahead = [draw.choice([0, 0, 1, 3]) for _ in self.ranks]
+        self.behind = draw.choice([rank for rank in self.ranks if rank != self.culprit]) if kind != "extra" else None
+        self.known = draw.randint(0, 8)  # what became of what it launched later, that rank has not been told yet
         self.did = {}
 
     def goes_on(self, group):
@@ -510,7 +546,10 @@ class Job:
         if self.draw.random() < 0.5:
             order.sort(key=lambda rank: rank != self.culprit)
         for rank in order:
-            entries = [self.entry(one, self.complete(one)) for one in launched[rank]]
+            entries = [
+                self.entry(one, self.complete(one) and (rank != self.behind or place < self.known))
+                for place, one in enumerate(launched[rank])
+            ]
             if "lost" in self.kind:
                 entries = entries[self.lost(rank, launched[rank], rank == order[-1]) :]
                 self.draw.shuffle(entries)
