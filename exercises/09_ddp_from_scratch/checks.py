@@ -605,6 +605,7 @@ def test_frozen(runs, probe):
                 given = sorted(name for name in step["after"] if name.startswith("frozen"))
                 rank.expect(not given, "the gradients of frozen parameters", "None", f"gradients for {given}")
             expect_elements(rank, probe, "frozen")
+            expect_nothing_beside(rank, probe, last_region(probe, "frozen"), "frozen")
         if overlapping:
             expect_all_in_backward(run, "step 0 of frozen")
 
