@@ -266,7 +266,7 @@ def outputs(rank):
 
 def models(rank):
     """Other models than a stack, the last two in turn; another optimizer, gradients that become zeros, not None,
-    steps in evaluation mode, and units that draw random numbers."""
+    steps in evaluation mode, and units that draw random numbers, these in turn as well."""
     *titles, last_but_one, last = list(MODELS)[1:]
     for title in titles:
         rank.record(title, Training(rank, title).advance(range(STEPS)))
@@ -280,21 +280,23 @@ def models(rank):
         rank.record(title, history)
     rank.record("under Adam", Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}).advance(range(STEPS)))
     rank.record(ZEROED, Training(rank, "a stack of blocks", set_to_none=False).advance(range(STEPS)))
-    training = Training(rank, "a stack of blocks")
-    training.model.eval()
-    rank.record(EVALUATING, training.advance(range(STEPS)))
-    dropped(rank)
+    pair_of_stacks(rank)
 
 
-def dropped(rank):
-    """Blocks that drop something; recorded is what they drew in each forward, which come before what is drawn again."""
-    training, drawn, history = Training(rank, "a stack of blocks", drop=drop_some), [], []
+def pair_of_stacks(rank):
+    """Two models of one class in turn, one in evaluation mode, the other with blocks that drop something. Recorded is
+    what these drew in each forward, which comes before what is drawn again."""
+    evaluating, drawing = (Training(rank, "a stack of blocks", drop=drop) for drop in (None, drop_some))
+    evaluating.model.eval()
+    histories, drawn = {EVALUATING: [], DROPPED: []}, []
     for step in range(STEPS):
+        histories[EVALUATING] += evaluating.advance([step])
         DRAWN.clear()
-        history += training.advance([step])
+        histories[DROPPED] += drawing.advance([step])
         drawn.append([values.copies({"": one})[""] for one in DRAWN[:BLOCKS_OF_STACK]])
     rank.record("drawn", drawn)
-    rank.record(DROPPED, history)
+    for title, history in histories.items():
+        rank.record(title, history)
 
 
 def middle(rank):
