@@ -283,6 +283,10 @@ def test_again(runs, probe):
 def test_sizes(runs, probe):
     """Any number of elements: N does not divide it, fewer than N, one, none"""
     judge_sums(runs, probe, probe.SIZES)
+    for run in runs_with(runs, probe, probe.SIZES) if holds(test_identical, runs, probe) else ():
+        if run.came_to([probe.SINGLE]) and all(rank[probe.SINGLE] is not None for rank in run):
+            by_rank = {rank.rank: rank.read(probe.SINGLE, Tensor) for rank in run}
+            run.expect_identical(by_rank, f"the sum of {probe.SINGLE},")
 
 
 def test_waits(runs, probe):

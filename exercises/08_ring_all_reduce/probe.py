@@ -19,7 +19,7 @@ from grader.kit.values import generator, normal
 
 # -- what is handed in ------------------------------------------------------------------------------------------------
 
-LARGEST = {torch.int8: 2**4, torch.int32: 2**28, torch.int64: 2**60}
+LARGEST = {torch.int8: 2**4, torch.uint8: 2**5, torch.int32: 2**28, torch.int64: 2**60}
 """Four of them can be added. float32 and float64 cannot hold those of the last two."""
 SCALES = {torch.bfloat16: 1e5}
 """float16 cannot hold them."""
@@ -50,7 +50,8 @@ class Given:
         """A rank's elements. One alone is above 0, as those of several ranks might cancel out and leave nothing but
         rounding errors."""
         if most := LARGEST.get(self.dtype):
-            return torch.randint(-most, most, self.shape, generator=generator(secret, name), dtype=self.dtype)
+            least = -most if self.dtype.is_signed else 0
+            return torch.randint(least, most, self.shape, generator=generator(secret, name), dtype=self.dtype)
         drawn = normal(self.shape, secret, name, scale=SCALES.get(self.dtype, 1.0))
         return (drawn.abs() + 0.1 if drawn.numel() == 1 else drawn).to(self.dtype)
 
@@ -88,11 +89,14 @@ DTYPES = {
     "a vector of int64": Given(torch.int64, sizes=(2, 4)),
     "a vector of int32": Given(torch.int32, sizes=(3,)),
     "a vector of int8": Given(torch.int8, sizes=(3,)),
+    "a vector of uint8": Given(torch.uint8, sizes=(2,)),
     "a vector of float16": Given(torch.float16, sizes=(3,)),
     "a vector of bfloat16": Given(torch.bfloat16, sizes=(2,)),
 }
 LONG = "a vector of 1 MiB"
 """Who sends it twice sends more than the kernel's count may differ from what is told of all calls."""
+SINGLE, TIMES = "a single number, many times", 16
+"""Of so many numbers, each of which has a call of its own, some are another sum if they are added in another order."""
 SIZES = {
     "7 elements": Given(shape=(7,), sizes=(2, 4)),
     "5 elements": Given(shape=(5,), sizes=(2, 3, 4)),
@@ -146,9 +150,18 @@ def ring(rank):
             with receiving_late() if stage is LATE and rank.rank == len(LATE) - number else nullcontext():
                 call(rank, name, given, rank.world_size in given.sizes, *next(ways))
         rank.tell_trace()
+        if stage is SIZES:
+            rank.record(SINGLE, singles(rank))
     for what, given in IN_GROUPS.items():
         for name, ranks in GROUPS.items():
             call(rank, f"{what} among {name}", given, name in made and rank.rank in ranks, group=made.get(name))
+
+
+def singles(rank):
+    """The sums of some numbers, each in a call of its own; nothing where one of these calls has raised an exception."""
+    numbers = normal((TIMES,), rank.secret, SINGLE).to(rank.device)
+    outcomes = [rank.attempt(rank.student.ring_all_reduce, number) for number in numbers]
+    return None if any(one.error is not None for one in outcomes) else numbers.cpu()
 
 
 ORDERED = "sort_ranks" in inspect.signature(dist.new_group).parameters

@@ -36,7 +36,7 @@ PARTS = {
     "construction": "making a BucketedDDP",
     "first_step": "the first step",
     "held_up": "a step in which one rank is late",
-    "later_steps": "three steps",
+    "later_steps": "four steps",
     "calls": "forward passes without gradients",
     "optimizer": "a step with an optimizer",
     "tiny": "steps with tiny buckets",
@@ -391,7 +391,7 @@ def test_later_steps(runs, probe):
     def before(run, number):
         return {"this is the gradient of the step before": mean(planned(probe, run, "later_steps", number - 1))}
 
-    expect_steps(runs, probe, "later_steps", (1, 2), before)
+    expect_steps(runs, probe, "later_steps", (1, 2, 3), before)
 
 
 # Buckets
@@ -605,6 +605,7 @@ def test_frozen(runs, probe):
                 given = sorted(name for name in step["after"] if name.startswith("frozen"))
                 rank.expect(not given, "the gradients of frozen parameters", "None", f"gradients for {given}")
             expect_elements(rank, probe, "frozen")
+            expect_nothing_beside(rank, probe, last_region(probe, "frozen"), "frozen")
         if overlapping:
             expect_all_in_backward(run, "step 0 of frozen")
 

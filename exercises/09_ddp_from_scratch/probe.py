@@ -82,12 +82,14 @@ LONG = 2**40
 class Step:
     """A synchronised backward pass. Before it come those in no_sync, in `quiet` a number of them for each time that it
     is entered. `skip` are the layers that each rank leaves out; with `zeros` gradients are zeros before, not None. The
-    module is in evaluation mode if `evaluating`, as one is whose normalisation layers are not to learn."""
+    module is in evaluation mode if `evaluating`, as one is whose normalisation layers are not to learn. If
+    `between`, a forward without gradients comes between forward and backward, as where a model is its own teacher."""
 
     quiet: tuple[int, ...] = ()
     skip: tuple[tuple[str, ...], ...] = ((), (), ())
     zeros: bool = False
     evaluating: bool = False
+    between: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ UNUSED = ("second",)
 ONE = (Step(),)
 PLANS = {
     "first_step": Plan("plain", ONE),
-    "later_steps": Plan("plain", (Step(), Step(evaluating=True), Step(zeros=True))),
+    "later_steps": Plan("plain", (Step(), Step(evaluating=True), Step(zeros=True), Step(between=True))),
     "tiny": Plan("deep", (Step(), Step(), Step()), cap=1e-6),
     "middle": Plan("deep", (Step(), Step()), cap=0.03),
     "halves": Plan("halves", ONE, cap=0.03),
@@ -311,7 +313,11 @@ def take(rank, wrapped, part, number, step):
                     quiet += 1
     inside = wrapped.gradients()
     with rank.region(f"step {number} of {part}"):
-        wrapped.loss(part, number, quiet, skip=step.skip[rank.rank]).backward()
+        loss = wrapped.loss(part, number, quiet, skip=step.skip[rank.rank])
+        if step.between:
+            with torch.no_grad():
+                wrapped.loss("evaluation")
+        loss.backward()
         wrapped.finish()
     return {"inside": inside, "after": wrapped.gradients()}
 

@@ -18,7 +18,7 @@ SMALL = 1024
 """Bytes. What is smaller does not count as traffic."""
 TRAINED, REGION, ODD_REGION = "a model under SGD", "a step", "a step on odd sizes"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "groups that are added"
-ONE_EACH = "one gradient a rank"
+ONE_EACH, DTYPES = "one gradient a rank", "several dtypes"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
 RATES = (1e-3, 1e-3, 1e-2)
@@ -212,15 +212,22 @@ def test_same_as_unsharded(runs, probe):
         run.expect_moved(run.parameters["model"]["steps"] * 2 * (run.world_size - 1) * size)
 
 
-def test_replicas_identical(runs):
+def test_replicas_identical(runs, probe):
     """The parameters are bit-identical on all ranks after every step"""
     for run in runs("train", recorded=[TRAINED]):
-        histories = {rank.rank: rank.read(TRAINED, History) for rank in run}
-        for rank in run:
-            rank.expect_equal(len(histories[rank.rank]), run.parameters["model"]["steps"], "the number of steps")
-        for number in range(run.parameters["model"]["steps"]):
-            by_rank = {rank: history[number] for rank, history in histories.items()}
-            run.expect_identical(by_rank, f"the parameters after step {number + 1}:")
+        judge_identical(run, TRAINED, run.parameters["model"]["steps"], "the parameters after step")
+    for run in runs("parts", finished=False) if holds(test_dtypes, runs, probe) else ():
+        if run.came_to([DTYPES]):
+            judge_identical(run, DTYPES, run.parameters["sizes"]["steps"], f"{DTYPES}: the parameters after step")
+
+
+def judge_identical(run, name, steps, subject):
+    histories = {rank.rank: rank.read(name, History) for rank in run}
+    for rank in run:
+        rank.expect_equal(len(histories[rank.rank]), steps, "the number of steps")
+    for number in range(steps):
+        by_rank = {rank: history[number] for rank, history in histories.items()}
+        run.expect_identical(by_rank, f"{subject} {number + 1}:")
 
 
 # Parameters and optimizers
@@ -252,8 +259,8 @@ def test_strided(runs, probe):
 
 def test_dtypes(runs, probe):
     """Parameters of float64, float32 and bfloat16 are trained side by side"""
-    for run in judged(runs, probe, "dtypes", ["several dtypes"]):
-        expect_steps(run, probe, "several dtypes", probe.DTYPES, probe.dtype_of)
+    for run in judged(runs, probe, "dtypes", [DTYPES]):
+        expect_steps(run, probe, DTYPES, probe.DTYPES, probe.dtype_of)
 
 
 def test_optimizers(runs, probe):

@@ -28,7 +28,10 @@ of the second."""
 DTYPES = {"float64": (12,), "float32": (12, 2), "bfloat16": (24,), "more float32": (12,)}
 FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
-BY_HAND = ({"lr": 0.15}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
+BY_HAND = (
+    *({"lr": 0.15}, {"lr": 0.2, "momentum": 0.5, "dampening": 0.4}),
+    *({"weight_decay": 0.3, "maximize": True}, {"lr": 0.03, "momentum": 0.95}),
+)
 """What is written into every group before each step."""
 
 
@@ -301,14 +304,15 @@ def accumulating(rank):
 
 
 def clearing(rank):
-    """Gradients that zero_grad clears before others are computed, before and after a step. The grader itself leaves
-    `grad` alone here. Meanwhile another optimizer has gradients of its own, and takes its steps after this one."""
+    """Gradients that zero_grad clears before others are computed, before and after a step. Once they become zeros, not
+    None. The grader itself leaves `grad` alone here. Meanwhile another optimizer has gradients of its own, and steps
+    after this one."""
     case = rank.parameters["sizes"]
     training, history = Training(rank, "SGD", case["options"]), []
     other, beside = Training(rank, "SGD", case["options"], MODEL), []
     for step in range(case["steps"]):
         training.backward(step, micro_batch=1)
-        training.optimizer.zero_grad()
+        training.optimizer.zero_grad(set_to_none=step != 1)
         training.backward(step)
         other.backward(step)
         training.optimizer.step()

@@ -10,11 +10,13 @@ from functools import partial
 import torch
 from torch.func import functional_call
 
-from grader.checks import CheckFailed, Tensors, amount, holds, memory, parts, replay, told
+from grader.checks import CheckFailed, Tensor, Tensors, amount, holds, memory, parts, replay, told
 from grader.checks.tolerance import MEMORY_SLACK
 
 History = list[Tensors]
 """The full state after each step."""
+Drawn = list[list[Tensor]]
+"""The random numbers of a step's blocks, by step."""
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic of a unit."""
 STACK = "a stack of blocks"
@@ -28,7 +30,7 @@ TWO = 2
 DONE = {
     "stack": "training a stack of blocks on one rank",
     "outputs": "forward passes on one rank",
-    "models": "training other models, with Adam, and with zeroed gradients, on one rank",
+    "models": "training other models, with Adam, zeroed gradients, in evaluation mode and with dropout, on one rank",
     "middle": "full_state_dict between backward and step, on one rank",
     "dtypes": "full_state_dict of a bfloat16 model on one rank",
 }
@@ -47,15 +49,18 @@ def states_of(probe, run, title, values):
         return {name: tensor.clone() for name, tensor in model.state_dict().items() if name != COUNTER}
 
 
-def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean):
-    """The full state before the first step and after each."""
-    model = probe.build(title, run.seed)
+def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean, training=True, drawn=None):
+    """The full state before the first step and after each. `drawn(rank)` are the random numbers of each step's blocks
+    in their order, where they drop something."""
+    model = probe.build(title, run.seed).train(training)
 
     def gradients(values, step):
         def loss(rank):
-            return lambda tensors: probe.loss_of(partial(called, tensors), rank.secret, step)
+            return lambda tensors: probe.loss_of(partial(called, tensors, rank), rank.secret, step)
 
-        def called(tensors, inputs, **how):
+        def called(tensors, rank, inputs, **how):
+            numbers = iter(drawn(rank)[step] if drawn else ())
+            probe.dropping(model, (lambda inner: inner * next(numbers).to(inner.dtype)) if drawn else None)
             return functional_call(model, tensors, (inputs,), how)
 
         return combine([replay.gradient(loss(rank), values) for rank in run])
@@ -164,13 +169,20 @@ def test_evaluation(runs, probe):
 
 
 def test_models(runs, probe):
-    """Units used twice or with two names, only units, none, two models in turn, Adam, zeroed gradients: all train"""
+    """Units used twice or with two names, only units, none, two models, Adam, zeroed gradients, dropout, evaluation"""
     titles = list(probe.MODELS)[1:]
-    for run in judged(runs, probe, "models", [*titles, "under Adam", probe.ZEROED]):
+    others = ["under Adam", probe.ZEROED, probe.EVALUATING, probe.DROPPED]
+    for run in judged(runs, probe, "models", [*titles, *others]):
         for title in titles:
             expect_history(run, probe, title, title)
         expect_history(run, probe, "under Adam", STACK, kind="Adam", options={"lr": 0.05})
         expect_history(run, probe, probe.ZEROED, STACK)
+        expect_history(run, probe, probe.EVALUATING, STACK, training=False)
+        for rank in run:
+            seen = [[tuple(one.shape) for one in step] for step in rank.read("drawn", Drawn)]
+            wanted = [[(probe.BATCH, probe.HIDDEN)] * probe.BLOCKS_OF_STACK] * probe.STEPS
+            rank.expect_equal(seen, wanted, "the shapes of what the blocks of each step drew")
+        expect_history(run, probe, probe.DROPPED, STACK, drawn=lambda rank: rank.read("drawn", Drawn))
 
 
 # The full state

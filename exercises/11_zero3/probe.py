@@ -19,12 +19,15 @@ from grader.kit.memory import Meter, disregard_existing, reading
 
 WIDTH, HIDDEN, BATCH = 15, 31, 6
 """Sizes that no number of ranks divides."""
-STEPS, SCALE = 3, 0.5
+STEPS, SCALE, BLOCKS_OF_STACK = 3, 0.5, 3
 COARSE = torch.bfloat16
 
 
 class Block(nn.Module):
-    """Two linear layers around a nonlinearity, added to the input, half as much of it in evaluation: a unit."""
+    """Two linear layers around a nonlinearity, added to the input, half as much of it in evaluation: a unit. Some drop
+    a part of what is between them."""
+
+    drop = staticmethod(lambda inner: inner)
 
     def __init__(self, width=WIDTH, hidden=HIDDEN):
         super().__init__()
@@ -37,7 +40,7 @@ class Block(nn.Module):
         inner = torch.tanh(self.up(hidden))
         if inner.requires_grad:
             inner.register_hook(look)
-        return hidden + (scale if self.training else scale / 2) * self.gain * self.down(inner)
+        return hidden + (scale if self.training else scale / 2) * self.gain * self.down(self.drop(inner))
 
 
 LOOKERS = []
@@ -59,7 +62,7 @@ class Stack(nn.Module):
         self.embed = nn.Linear(WIDTH, WIDTH)
         self.register_buffer("shift", torch.zeros(WIDTH))
         self.register_buffer("passes", torch.zeros(()))
-        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS_OF_STACK))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, WIDTH, bias=False)
         self.head.weight = self.embed.weight
@@ -74,6 +77,16 @@ class Stack(nn.Module):
 
     def order(self):
         return self.blocks
+
+
+DRAWN = []
+"""The random numbers of the blocks that drop something, in the order in which they drew them."""
+
+
+def drop_some(inner):
+    """Half of the elements, drawn anew in each call."""
+    DRAWN.append(torch.rand_like(inner).round())
+    return inner * DRAWN[-1]
 
 
 class Twice(Stack):
@@ -128,6 +141,8 @@ MODELS = {
 
 
 ZEROED = "with gradients that zero_grad sets to zeros"
+DROPPED = "with units that draw random numbers"
+EVALUATING = "in evaluation mode"
 
 
 def build(title, seed, dtype=torch.float64):
@@ -135,6 +150,14 @@ def build(title, seed, dtype=torch.float64):
     model = MODELS[title]().to(dtype)
     for name, tensor in model.state_dict().items():
         tensor.copy_(values.normal(tensor.shape, seed, "initial", title, name, scale=0.5))
+    return model
+
+
+def dropping(model, drop):
+    """The model, whose blocks drop something in this way, if in any."""
+    for block in model.modules():
+        if isinstance(block, Block) and drop:
+            block.drop = drop
     return model
 
 
@@ -151,10 +174,10 @@ def loss_of(model, secret, step, device="cpu"):
 class Training:
     """A model under FullyShardedModule, and an optimizer over its parameters()."""
 
-    def __init__(self, rank, title, kind="SGD", options=None, set_to_none=True):
+    def __init__(self, rank, title, kind="SGD", options=None, set_to_none=True, drop=None):
         self.rank, self.set_to_none = rank, set_to_none
         options = {"lr": 0.1, "momentum": 0.9} if options is None else options
-        self.model = rank.student.FullyShardedModule(build(title, rank.seed).to(rank.device), Block)
+        self.model = rank.student.FullyShardedModule(dropping(build(title, rank.seed), drop).to(rank.device), Block)
         self.optimizer = getattr(torch.optim, kind)(self.model.parameters(), **options)
 
     def backward(self, step, between=lambda: None):
@@ -242,7 +265,8 @@ def outputs(rank):
 
 
 def models(rank):
-    """Other models than a stack, the last two in turn; another optimizer, and gradients that become zeros, not None."""
+    """Other models than a stack, the last two in turn; another optimizer, gradients that become zeros, not None,
+    steps in evaluation mode, and units that draw random numbers, these in turn as well."""
     *titles, last_but_one, last = list(MODELS)[1:]
     for title in titles:
         rank.record(title, Training(rank, title).advance(range(STEPS)))
@@ -256,6 +280,23 @@ def models(rank):
         rank.record(title, history)
     rank.record("under Adam", Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}).advance(range(STEPS)))
     rank.record(ZEROED, Training(rank, "a stack of blocks", set_to_none=False).advance(range(STEPS)))
+    pair_of_stacks(rank)
+
+
+def pair_of_stacks(rank):
+    """Two models of one class in turn, one in evaluation mode, the other with blocks that drop something. Recorded is
+    what these drew in each forward, which comes before what is drawn again."""
+    evaluating, drawing = (Training(rank, "a stack of blocks", drop=drop) for drop in (None, drop_some))
+    evaluating.model.eval()
+    histories, drawn = {EVALUATING: [], DROPPED: []}, []
+    for step in range(STEPS):
+        histories[EVALUATING] += evaluating.advance([step])
+        DRAWN.clear()
+        histories[DROPPED] += drawing.advance([step])
+        drawn.append([values.copies({"": one})[""] for one in DRAWN[:BLOCKS_OF_STACK]])
+    rank.record("drawn", drawn)
+    for title, history in histories.items():
+        rank.record(title, history)
 
 
 def middle(rank):
