@@ -18,8 +18,8 @@ from grader.kit import groups, meeting, processes, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
 WAVES = 64
-"""The output's bias goes through so steep a sine. So gradients are large and the loss goes up and down, yet no sample is
-ever learnt so well that its gradient vanishes: to clip gradients or to keep the best model shows."""
+"""The output's bias goes through so steep a sine. So gradients are large and the loss goes up and down, yet no sample
+is ever learnt so well that its gradient vanishes: to clip gradients or to keep the best model shows."""
 SHAPE = {"features": FEATURES, "classes": CLASSES}
 ROWS = 128
 """So many samples are shifted each in its own way, as many as any case has."""
