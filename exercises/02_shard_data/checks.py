@@ -14,6 +14,8 @@ from grader.checks import Attempt, TypedDict, count, error_text
 WAYS = {
     "second_pass": "on the second of two passes",
     "abandoned_pass": "after a pass that was abandoned at its first index",
+    "two_passes": "in a pass beside which another one was begun",
+    "another_sampler": "beside another sampler, which is in epoch {detour}",
     "detour": "after another epoch in between (epoch {detour}, then {epoch} again)",
     "epoch_set_twice": "when set_epoch({epoch}) is called twice",
     "other_samples": "for another data set of the same length",

@@ -108,8 +108,9 @@ def left_out(seed):
 
 
 def seeds(seed):
-    """One setting with different seeds, among them 0, 1 and such as code has of its own; in two epochs."""
-    few = [0, 1, 42, 1234, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
+    """One setting with different seeds, among them 0, 1, such as code has of its own, and such as share their last bits
+    or digits; in two epochs."""
+    few = [0, 1, 42, 1234, 257, 1001, 65537, 100_001, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
     return [Setting(24, 2, seed=one, epoch=epoch) for epoch in (1, 0) for one in few]
 
 
@@ -224,7 +225,7 @@ def shards(rank, setting, ask=draw, *args, data=None):
 # The same order, asked in many ways
 
 
-WAYS = ("first", "second_pass", "abandoned_pass", "detour", "epoch_set_twice")
+WAYS = ("first", "second_pass", "abandoned_pass", "two_passes", "another_sampler", "detour", "epoch_set_twice")
 EPOCH_SET_AGAIN = ("detour", "epoch_set_twice")
 
 
@@ -234,6 +235,14 @@ def by_history(student, data, setting, replica, way, detour):
         indices(sampler, setting.n)
     if way == "abandoned_pass":
         next(iter(sampler))
+    if way == "two_passes":
+        one, other = iter(sampler), iter(sampler)
+        begun = [plain(index) for index in [*islice(one, 1), *islice(other, 2)]][:1]
+        return begun + indices(one, setting.n)
+    if way == "another_sampler":
+        another = build(student, data, setting, replica)
+        another.set_epoch(detour)
+        indices(another, setting.n)
     if way == "detour":
         sampler.set_epoch(detour)
         indices(sampler, setting.n)
