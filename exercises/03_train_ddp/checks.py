@@ -152,13 +152,17 @@ def test_joins(runs):
         rank.expect(seen == wanted, "the group while training", wanted, seen)
 
 
-def test_rendezvous(runs):
+def test_rendezvous(runs, probe):
     """The ranks meet at MASTER_ADDR and MASTER_PORT, or at a default where these are missing"""
     for rank in every_rank(runs):
         wanted, group = rank.read("given", str), rank.read("group", places.Group | None)
         seen, subject = group and group["meeting"], "MASTER_ADDR:MASTER_PORT of the group"
         rank.expect(seen in (wanted, None), subject, f"{wanted}, as in the environment", seen)
-    for rank in chain(*runs("alone", recorded=["host", "unplaced", "asked"])):
+    for rank in chain(*runs("alone", recorded=["host", "unplaced", "asked", "sizes"])):
+        told = " and ".join(f"{name}={value}" for name, value in probe.MISLEADING.items())
+        subject = f"how many ranks the group waits for, with {told} in the environment"
+        for size in rank.read("sizes", list[int]):
+            rank.expect(size == 1, subject, "1, the argument", size)
         expect_default_place(rank)
 
 

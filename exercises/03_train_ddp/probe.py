@@ -27,6 +27,8 @@ CHECKPOINT = "final.state"
 """No usual suffix: the name is the caller's."""
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
+MISLEADING = {"RANK": "0", "WORLD_SIZE": "2"}
+"""What the environment of a rank that is alone says."""
 NO_FOLDER = "no-folder"
 """A file of this name stands where the checkpoint's folder should be, so that nothing can be written there."""
 RAISED, OVER, WAITED = "reading.raised", "reading.over", "reading.waited"
@@ -318,20 +320,28 @@ def alone(rank):
     that cannot be built (where several ranks let rank 0 build for all, the others would wait for it), one that is
     interrupted, and a whole one with other data, another model and other options, which must owe nothing to those
     before it."""
-    asked, little = [], rank.parameters["little"]
+    asked, sizes, little = [], [], rank.parameters["little"]
 
     def place(options):
         """A port that the system assigns, which is right for a rank that is alone."""
         asked.append(stores.asked_place(options))
+        size = options.get("world_size") if options.get("wait_for_workers", True) else None
+        sizes.append(size or rank.world_size)
+        if sizes[-1] > rank.world_size:
+            raise meeting.NeverMeet(f"the group waits for {size} ranks, and there is {rank.world_size}")
         return {"host_name": "localhost", "port": 0}
 
     stores.stand_in_for_stores(place)
     rank.record("host", socket.gethostname())
     data = data_of(rank.seed + 1, little["samples"])
     first = rank.scratch / "first.pt"
+    os.environ.update(MISLEADING)
     attempt(rank, "unplaced", data=data, epochs=little["epochs"], checkpoint_path=first, **little["options"])
     first.unlink(missing_ok=True)
+    for name in MISLEADING:
+        os.environ.pop(name, None)
     rank.record("asked", asked)
+    rank.record("sizes", sizes)
     leave(rank, "unplaced")
     os.environ.setdefault("MASTER_ADDR", "localhost")
     attempt(rank, "unbuildable", Unbuildable)
