@@ -50,7 +50,7 @@ def data_of(seed, samples):
 def initial_values(secret, number, like):
     """What the model that a rank builds as its `number`th begins with, under the names of `like`."""
     drawn = {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
-    return {name: (1000 * one).to(like[name].dtype) if name == "passes" else one for name, one in drawn.items()}
+    return {name: (1000 * one if name == "passes" else one).to(like[name].dtype) for name, one in drawn.items()}
 
 
 def older_state(secret, like):
@@ -99,10 +99,11 @@ class Classifier(spies.FunctionalModel):
 
 
 class PartlyFrozen(Classifier):
-    """Has a frozen parameter and a buffer of whole numbers, which belong to its state like all the rest."""
+    """Has a frozen parameter, of another dtype, and a buffer of whole numbers, which belong to its state like all the
+    rest."""
 
     def add_more(self):
-        self.frozen = nn.Parameter(torch.ones(HIDDEN, dtype=torch.float64), requires_grad=False)
+        self.frozen = nn.Parameter(torch.ones(HIDDEN, dtype=torch.float32), requires_grad=False)
         self.register_buffer("passes", torch.zeros(2, dtype=torch.int64))
 
 
