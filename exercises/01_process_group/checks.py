@@ -253,11 +253,6 @@ def test_cleanup(runs):
             rank.expect_success(cleanups[rank.rank], "cleanup_ddp with a group")
         left = {number: cleanup["initialized"] for number, cleanup in cleanups.items()}
         run.expect_of_all("dist.is_initialized() after cleanup_ddp", dict.fromkeys(left, False), left)
-    for rank in (rank for run in runs("alone", "join", finished=False) for rank in run):
-        if (name := "cleanup of another's group") in rank:
-            cleanup, subject = rank.read(name, Cleanup), "cleanup_ddp for a group that setup_ddp has not joined"
-            rank.expect_success(cleanup, subject)
-            rank.expect(not cleanup["initialized"], subject, "no default group", "it is still there")
 
 
 def left_by(runs):
