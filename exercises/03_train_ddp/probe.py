@@ -29,8 +29,9 @@ FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
 MISLEADING = {"RANK": "0", "WORLD_SIZE": "2"}
 """What the environment of a rank that is alone says."""
-NO_FOLDER = "no-folder"
-"""A file of this name stands where the checkpoint's folder should be, so that nothing can be written there."""
+NO_FOLDER = "no-folder-é"
+"""A file of this name stands where the checkpoint's folder should be, so that nothing can be written there. Torch has
+a RuntimeError for that, but leaves a name that is not ASCII to open(), whose error is an OSError."""
 RAISED, OVER, WAITED = "reading.raised", "reading.over", "reading.waited"
 """Files that say that one rank's sample has raised, that its call is over, and that it was not over although the others
 gave it LIMIT seconds, in which they sent nothing."""
