@@ -55,8 +55,8 @@ def summed(result, value):
 
 # -- gather_in_order --------------------------------------------------------------------------------------------------
 
-LETTER = 2048
-"""Bytes of a letter, in which there is nothing to compress."""
+LETTER = 16 * 1024
+"""Bytes of a letter, in which there is nothing to compress. More than the barriers move that go with files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

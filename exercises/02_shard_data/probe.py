@@ -294,13 +294,14 @@ def histories(rank):
     return told
 
 
-def three_calls(student, data, setting, replica):
-    """One sampler, written in three ways."""
+def four_calls(student, data, setting, replica):
+    """One sampler, written in two ways, and another one in two more."""
     make, flags = student.ShardedSampler, {"shuffle": True, "seed": 0, "drop_last": False}
     calls = {
         "defaults": make(data, 3, replica),
         "keywords": make(dataset=data, num_replicas=3, rank=replica, **flags),
-        "positions": make(data, 3, replica, True, 0, False),
+        "positions": make(data, 3, replica, True, 2, True),
+        "named": make(dataset=data, num_replicas=3, rank=replica, shuffle=True, seed=2, drop_last=True),
     }
     return {name: indices(sampler, setting.n) for name, sampler in calls.items()}
 
@@ -415,7 +416,7 @@ def orders(rank):
     rank.record("histories", told)
     for asked in (general, small, seeds, far_epochs, in_order, left_out):
         rank.record(asked.__name__, [shards(rank, setting) for setting in asked(rank.seed)])
-    rank.record("three_calls", shards(rank, Setting(13, 3), three_calls))
+    rank.record("four_calls", shards(rank, Setting(13, 3), four_calls))
     rank.record("bad_ranks", [bad_rank(rank, n, *each) for n in (12, 0) for each in BAD_RANKS])
     data = Numbers(14, offset=100)
     rank.record("loaded", {name: shards(rank, one, loaded, data=data) for name, one in in_loaders().items()})
