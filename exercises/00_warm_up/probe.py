@@ -83,6 +83,7 @@ OBJECTS = {
     "zero": lambda secret: 0,
     "nothing": lambda secret: [],
     "same": lambda secret: "the same on every rank",
+    "single": lambda secret: [token(secret, "single")],
     "scores": lambda secret: [3.5, token(secret, "scores"), -1, 0.25],
 }
 ROUNDS = [
@@ -90,7 +91,7 @@ ROUNDS = [
     ["large", "none", "nested"],
     ["parcel", "zero", "nothing"],
     ["same", "same", "same"],
-    ["scores", "nested", "scores"],
+    ["scores", "nested", "single"],
 ]
 """Which object each rank hands in, call by call."""
 
