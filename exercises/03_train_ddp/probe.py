@@ -134,6 +134,7 @@ class Interrupted(Classifier):
         if torch.is_grad_enabled():
             self.forwards += 1
             if self.forwards == 2:
+                self.notes.pressed = True
                 raise KeyboardInterrupt
         return super().forward(inputs)
 
@@ -189,6 +190,7 @@ class Notes(spies.StepNotes):
         super().__init__(at_first=groups.default_group)
         self.secret, self.before = rank.secret, before
         self.models, self.built, self.rates = [], [], set()
+        self.pressed = False
 
     def constructed(self, model):
         tensors = model.tensors()
@@ -366,8 +368,8 @@ def interrupted(rank, data):
 
     arguments = (rank.rank, rank.world_size, Interrupted, data, rank.parameters["epochs"])
     outcome = rank.attempt(until_interrupted, *arguments, **rank.parameters["options"])
-    left, steps = not dist.is_initialized(), len(notes.batches)
-    rank.record("interrupted", {**outcome.described(), "heard": bool(outcome.value), "left": left, "steps": steps})
+    told = {"pressed": notes.pressed, "heard": bool(outcome.value), "left": not dist.is_initialized()}
+    rank.record("interrupted", {**outcome.described(), **told, "steps": len(notes.batches)})
     if dist.is_initialized():
         dist.destroy_process_group()
 
