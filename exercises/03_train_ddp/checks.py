@@ -199,12 +199,14 @@ def mistakes_on_one_rank(training, gradients, used):
     size, full = len(training.batches[steps - 1]), len(training.batches[0])
     parameters = {name: training.states[steps - 1][name] for name in own}
     decay = replay.projection(replay.combined([used, own], [1, -1]), parameters)
+    share = replay.projection(used, own)
     return {
         "the sum over the batch, not the mean": replay.combined([own], [size]),
         "divided by batch_size, though this batch is shorter": replay.combined([own], [size / full]),
         "the gradients of earlier steps are still in it": replay.total(*gradients),
         "this step has momentum": replay.combined(gradients, [0.9 ** (steps - 1 - step) for step in range(steps)]),
         "this step has weight decay": replay.combined([own, parameters], [1, decay]),
+        **({"this gradient, but clipped or at another rate": replay.combined([own], [share])} if share > 1e-6 else {}),
     }
 
 
