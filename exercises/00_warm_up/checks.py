@@ -29,6 +29,12 @@ class Gathered(TypedDict):
     values: list[object]
 
 
+class GatheredOf(Gathered):
+    """The same, with the argument afterwards."""
+
+    argument: object
+
+
 class Asked(Attempt):
     """A question to a function that communicates with nobody."""
 
@@ -97,6 +103,7 @@ def test_total_kinds(runs, probe):
     for run in runs("total"):
         for name, given in kinds(run, probe):
             judge_total(run, name, given)
+        judge_total(run, probe.AFTERWARDS, [probe.vector(rank.secret) for rank in run])
 
 
 # gather_in_order
@@ -105,7 +112,7 @@ def test_total_kinds(runs, probe):
 def judge_gathered(run, name, wanted):
     """Every rank has what each rank handed in, in rank order."""
     for rank in run:
-        gathered = rank.read(name, Gathered)
+        gathered = rank.read(name, GatheredOf if name.startswith("round") else Gathered)
         expect_type(rank, "gather_in_order", "list", gathered["type"])
         rank.expect_equal(len(gathered["values"]), run.world_size, "the length of the list")
         for number, (seen, handed_in) in enumerate(zip(gathered["values"], wanted, strict=True)):
@@ -135,6 +142,13 @@ def test_gathers_objects(runs, probe):
         for number, names in enumerate(probe.ROUNDS):
             handed_in = [probe.OBJECTS[names[rank.rank]](rank.secret) for rank in run]
             judge_gathered(run, f"round {number}", probe.plain(handed_in))
+            for rank in run:
+                argument, given = (
+                    rank.read(f"round {number}", GatheredOf)["argument"],
+                    probe.plain(handed_in[rank.rank]),
+                )
+                subject = "the argument after gather_in_order"
+                rank.expect(repr(argument) == repr(given), subject, brief(given), brief(argument))
 
 
 # right_neighbour

@@ -14,10 +14,11 @@ from grader.kit.values import generator, normal, random_for, short, token
 # -- total ------------------------------------------------------------------------------------------------------------
 
 ELEMENTS = 512
+AFTERWARDS = "the vector, looked at after later calls"
 
 
-def vector(secret, device="cpu"):
-    return normal((ELEMENTS,), secret, "vector").to(device)
+def vector(secret, device="cpu", name="vector"):
+    return normal((ELEMENTS,), secret, name).to(device)
 
 
 def kinds(secret, device="cpu"):
@@ -34,14 +35,17 @@ def kinds(secret, device="cpu"):
 
 
 def total(rank):
-    rank.record("vector", summed(rank, vector(rank.secret, rank.device)))
+    value = vector(rank.secret, rank.device)
+    first = rank.student.total(value)
+    rank.record("vector", summed(first, value))
     for name, value in kinds(rank.secret, rank.device).items():
-        rank.record(name, summed(rank, value))
+        rank.record(name, summed(rank.student.total(value), value))
+    rank.student.total(vector(rank.secret, rank.device, "another vector"))
+    rank.record(AFTERWARDS, summed(first, value))
 
 
-def summed(rank, value):
+def summed(result, value):
     """What came of a call of `total`, and what has become of its argument. What is no tensor has none."""
-    result = rank.student.total(value)
     if isinstance(result, torch.Tensor):
         kind, tensor = "tensor", result.detach().cpu().clone()
     else:
@@ -51,8 +55,8 @@ def summed(rank, value):
 
 # -- gather_in_order --------------------------------------------------------------------------------------------------
 
-LETTER = 2048
-"""Bytes of a letter, in which there is nothing to compress."""
+LETTER = 16 * 1024
+"""Bytes of a letter, in which there is nothing to compress. More than the barriers move that go with files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +83,15 @@ OBJECTS = {
     "zero": lambda secret: 0,
     "nothing": lambda secret: [],
     "same": lambda secret: "the same on every rank",
+    "single": lambda secret: [token(secret, "single")],
+    "scores": lambda secret: [3.5, token(secret, "scores"), -1, 0.25],
 }
 ROUNDS = [
     ["none", "nested", "large"],
     ["large", "none", "nested"],
     ["parcel", "zero", "nothing"],
     ["same", "same", "same"],
+    ["scores", "nested", "single"],
 ]
 """Which object each rank hands in, call by call."""
 
@@ -95,7 +102,8 @@ def gather_in_order(rank):
     rank.record("words", described(first))
     rank.record("letters", described(gather(letter(rank.secret))))
     for number, names in enumerate(ROUNDS):
-        rank.record(f"round {number}", described(gather(OBJECTS[names[rank.rank]](rank.secret))))
+        value = OBJECTS[names[rank.rank]](rank.secret)
+        rank.record(f"round {number}", {**described(gather(value)), "argument": plain(value)})
     rank.record("words at the end", described(first))
 
 
@@ -144,7 +152,7 @@ def asked(rank, function, *args):
 
 # -- average ----------------------------------------------------------------------------------------------------------
 
-NAMES = ["loss", "accuracy", "learning_rate", "tokens", *(f"layer{number}.norm" for number in range(60))]
+NAMES = ["loss", "Loss", "accuracy", "learning_rate", "tokens", *(f"layer{number}.norm" for number in range(60))]
 PREFIXES = ["", "test.", "train."]
 
 
@@ -206,6 +214,7 @@ CALLS = [
     {0: ["all_gather"], 1: ["all_reduce"], 2: ["all_gather"]},
     {0: ["all_reduce", "barrier"], 1: ["all_reduce"]},
     {0: ["all_reduce"], 1: ["all_reduce", "barrier"]},
+    {0: ["reduce", "scatter"], 1: ["reduce_scatter"]},
     {0: ["all_reduce", "all_reduce"], 1: ["all_reduce"]},
     {0: ["barrier"], 1: []},
     {0: [], 1: ["barrier"]},

@@ -51,8 +51,9 @@ def join(rank):
 
 
 def default_place(rank):
-    """set up where the environment lacks MASTER_ADDR, MASTER_PORT or both"""
-    meetings = Meetings(rank)
+    """set up where MASTER_ADDR, MASTER_PORT or both are missing, each rank as if from a terminal of its own"""
+    meetings, parent = Meetings(rank), os.getppid()
+    os.getppid = lambda: parent + rank.rank
     rank.record("host", socket.gethostname())
     set_up(rank, rank.student, meetings)
 

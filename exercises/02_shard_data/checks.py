@@ -14,6 +14,8 @@ from grader.checks import Attempt, TypedDict, count, error_text
 WAYS = {
     "second_pass": "on the second of two passes",
     "abandoned_pass": "after a pass that was abandoned at its first index",
+    "two_passes": "in a pass beside which another one was begun",
+    "another_sampler": "beside another sampler, which is in epoch {detour}",
     "detour": "after another epoch in between (epoch {detour}, then {epoch} again)",
     "epoch_set_twice": "when set_epoch({epoch}) is called twice",
     "other_samples": "for another data set of the same length",
@@ -36,6 +38,7 @@ class Calls(TypedDict):
     defaults: Shard
     keywords: Shard
     positions: Shard
+    named: Shard
 
 
 class Watched(TypedDict):
@@ -472,8 +475,12 @@ def test_defaults(runs, probe):
 
 def judge_calls(run, rank):
     """What is left out means shuffle=True, seed=0, drop_last=False, and positions mean what keywords do."""
-    told = rank.read("three_calls", list[Calls | Attempt])
+    told = rank.read("four_calls", list[Calls | Attempt])
     for drawn in answered(run, told, *["ShardedSampler(dataset, 3, rank)"] * 3):
-        for name, call in (("defaults", "(dataset, 3, rank)"), ("positions", "(dataset, 3, rank, True, 0, False)")):
-            subject, wanted = f"ShardedSampler{call} beside the same arguments by keyword", drawn["keywords"]
+        calls = {
+            "keywords": ("defaults", "(dataset, 3, rank)"),
+            "named": ("positions", "(dataset, 3, rank, True, 2, True)"),
+        }
+        for keywords, (name, call) in calls.items():
+            subject, wanted = f"ShardedSampler{call} beside the same arguments by keyword", drawn[keywords]
             run.expect(drawn[name] == wanted, subject, brief(wanted), brief(drawn[name]))

@@ -108,8 +108,9 @@ def left_out(seed):
 
 
 def seeds(seed):
-    """One setting with different seeds, among them 0, 1 and such as code has of its own; in two epochs."""
-    few = [0, 1, 42, 1234, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
+    """One setting with different seeds, among them 0, 1, such as code has of its own, and such as share their last bits
+    or digits; in two epochs."""
+    few = [0, 1, 42, 1234, 257, 1001, 65537, 100_001, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
     return [Setting(24, 2, seed=one, epoch=epoch) for epoch in (1, 0) for one in few]
 
 
@@ -224,7 +225,7 @@ def shards(rank, setting, ask=draw, *args, data=None):
 # The same order, asked in many ways
 
 
-WAYS = ("first", "second_pass", "abandoned_pass", "detour", "epoch_set_twice")
+WAYS = ("first", "second_pass", "abandoned_pass", "two_passes", "another_sampler", "detour", "epoch_set_twice")
 EPOCH_SET_AGAIN = ("detour", "epoch_set_twice")
 
 
@@ -234,6 +235,14 @@ def by_history(student, data, setting, replica, way, detour):
         indices(sampler, setting.n)
     if way == "abandoned_pass":
         next(iter(sampler))
+    if way == "two_passes":
+        one, other = iter(sampler), iter(sampler)
+        begun = [plain(index) for index in [*islice(one, 1), *islice(other, 2)]][:1]
+        return begun + indices(one, setting.n)
+    if way == "another_sampler":
+        another = build(student, data, setting, replica)
+        another.set_epoch(detour)
+        indices(another, setting.n)
     if way == "detour":
         sampler.set_epoch(detour)
         indices(sampler, setting.n)
@@ -285,13 +294,14 @@ def histories(rank):
     return told
 
 
-def three_calls(student, data, setting, replica):
-    """One sampler, written in three ways."""
+def four_calls(student, data, setting, replica):
+    """One sampler, written in two ways, and another one in two more."""
     make, flags = student.ShardedSampler, {"shuffle": True, "seed": 0, "drop_last": False}
     calls = {
         "defaults": make(data, 3, replica),
         "keywords": make(dataset=data, num_replicas=3, rank=replica, **flags),
-        "positions": make(data, 3, replica, True, 0, False),
+        "positions": make(data, 3, replica, True, 2, True),
+        "named": make(dataset=data, num_replicas=3, rank=replica, shuffle=True, seed=2, drop_last=True),
     }
     return {name: indices(sampler, setting.n) for name, sampler in calls.items()}
 
@@ -406,7 +416,7 @@ def orders(rank):
     rank.record("histories", told)
     for asked in (general, small, seeds, far_epochs, in_order, left_out):
         rank.record(asked.__name__, [shards(rank, setting) for setting in asked(rank.seed)])
-    rank.record("three_calls", shards(rank, Setting(13, 3), three_calls))
+    rank.record("four_calls", shards(rank, Setting(13, 3), four_calls))
     rank.record("bad_ranks", [bad_rank(rank, n, *each) for n in (12, 0) for each in BAD_RANKS])
     data = Numbers(14, offset=100)
     rank.record("loaded", {name: shards(rank, one, loaded, data=data) for name, one in in_loaders().items()})

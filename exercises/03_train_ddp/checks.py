@@ -36,6 +36,13 @@ class Call(Attempt):
     steps: int
 
 
+class Interruption(Call):
+    """A call in which KeyboardInterrupt is raised: whether it was, and whether it came out again."""
+
+    pressed: bool
+    heard: bool
+
+
 # What the ranks did
 
 
@@ -98,7 +105,7 @@ class Training:
 
 def states_of(rank, probe, name):
     """The states of a Classifier under this name."""
-    states, like = rank.read(name, list[Tensors]), probe.Classifier().tensors()
+    states, like = rank.read(name, list[Tensors]), probe.model_class_of(rank.parameters)().tensors()
     return [rank.expect_like(state, like, "shape and dtype of the trained parameters") for state in states]
 
 
@@ -110,6 +117,11 @@ def alone(runs, probe, family="train_alone"):
 def together(runs, probe, family="train"):
     """The training of each rank, by run of several ranks."""
     return [[Training(rank, probe) for rank in run] for run in runs(family)]
+
+
+def tiny(runs, probe):
+    """The training of each rank, of which there are more than samples."""
+    return [Training(rank, probe) for rank in runs("tiny")[0]]
 
 
 def every_training(runs, probe):
@@ -141,13 +153,17 @@ def test_joins(runs):
         rank.expect(seen == wanted, "the group while training", wanted, seen)
 
 
-def test_rendezvous(runs):
+def test_rendezvous(runs, probe):
     """The ranks meet at MASTER_ADDR and MASTER_PORT, or at a default where these are missing"""
     for rank in every_rank(runs):
         wanted, group = rank.read("given", str), rank.read("group", places.Group | None)
         seen, subject = group and group["meeting"], "MASTER_ADDR:MASTER_PORT of the group"
         rank.expect(seen in (wanted, None), subject, f"{wanted}, as in the environment", seen)
-    for rank in chain(*runs("alone", recorded=["host", "unplaced", "asked"])):
+    for rank in chain(*runs("alone", recorded=["host", "unplaced", "asked", "sizes"])):
+        told = " and ".join(f"{name}={value}" for name, value in probe.MISLEADING.items())
+        subject = f"how many ranks the group waits for, with {told} in the environment"
+        for size in rank.read("sizes", list[int]):
+            rank.expect(size == 1, subject, "1, the argument", size)
         expect_default_place(rank)
 
 
@@ -183,12 +199,14 @@ def mistakes_on_one_rank(training, gradients, used):
     size, full = len(training.batches[steps - 1]), len(training.batches[0])
     parameters = {name: training.states[steps - 1][name] for name in own}
     decay = replay.projection(replay.combined([used, own], [1, -1]), parameters)
+    share = replay.projection(used, own)
     return {
         "the sum over the batch, not the mean": replay.combined([own], [size]),
         "divided by batch_size, though this batch is shorter": replay.combined([own], [size / full]),
         "the gradients of earlier steps are still in it": replay.total(*gradients),
         "this step has momentum": replay.combined(gradients, [0.9 ** (steps - 1 - step) for step in range(steps)]),
         "this step has weight decay": replay.combined([own, parameters], [1, decay]),
+        **({"this gradient, but clipped or at another rate": replay.combined([own], [share])} if share > 1e-6 else {}),
     }
 
 
@@ -289,6 +307,10 @@ def expect_replicas(run, trainings):
 def test_arguments(runs, probe):
     """epochs and batch_size are honoured"""
     expect_epochs(alone(runs, probe))
+    if holds(test_shards, runs, probe):
+        for training in tiny(runs, probe):  # many epochs, after which the model knows its only sample by heart
+            rank = training.rank
+            rank.expect_equal(len(training.batches), rank.parameters["epochs"], "the number of epochs of one sample")
     for training in every_training(runs, probe):
         expect_batches(training)
 
@@ -296,6 +318,8 @@ def test_arguments(runs, probe):
 def test_learning_rate(runs, probe):
     """lr is the learning rate"""
     expect_rate(alone(runs, probe))
+    if holds(tiny, runs, probe):
+        expect_steady_rate(tiny(runs, probe))
 
 
 def expect_epochs(training):
@@ -308,6 +332,24 @@ def expect_rate(training):
     rate, wanted = training.rate(), training.options["lr"]
     training.rank.expect(rate is not None, "the learning rate", wanted, "none that explains the steps")
     training.rank.expect_close(rate, wanted, "the learning rate", steps=STEPS, world_size=None)
+
+
+def expect_steady_rate(run):
+    """A rate that explains the first two steps, by the mean gradient or by a rank's own, explains all."""
+    means = [replay.mean(ours) for ours in zip(*(training.gradients() for training in run), strict=False)]
+    for training in run:
+        used = training.used()
+        for gradients in (means, training.gradients()):
+            rate = replay.projection(used[0], gradients[0])
+            wanted = [replay.combined([one], [rate]) for one in gradients]
+            if not holds(training.rank.expect_close, used[:2], wanted[:2], "the first steps", steps=STEPS):
+                continue
+            for step, (seen, right) in enumerate(zip(used, wanted, strict=False), 1):
+                if not holds(training.rank.expect_close, seen, right, f"step {step}", steps=STEPS):
+                    now = f"{replay.projection(seen, gradients[step - 1]):.4g}"
+                    training.rank.fail(
+                        f"the learning rate in epoch {step}", expected=f"{rate:.4g}, as before", actual=now
+                    )
 
 
 def expect_batches(training):
@@ -341,9 +383,9 @@ def test_shards(runs, probe):
     epochs = alone(runs, probe).epochs_made()
     for training in chain(*together(runs, probe)):
         expect_shares(training, epochs)
-    tiny = [Training(rank, probe) for rank in runs("tiny")[0]]
-    for training in tiny:
-        expect_shares(training, len(tiny[0].batches))  # one sample fits into one batch
+    small = tiny(runs, probe)
+    for training in small:
+        expect_shares(training, len(small[0].batches))  # one sample fits into one batch
 
 
 def expect_shares(training, epochs):
@@ -439,11 +481,22 @@ def test_errors(runs):
     """Exceptions reach the caller, and the group is left then too"""
     for rank in chain(*runs("alone", recorded=["unbuildable"])):
         expect_passed_on(rank, "unbuildable", "this model cannot be built", "after model_class() raised")
+    for rank in chain(*runs("alone", recorded=["interrupted"])):
+        expect_interrupted(rank)
     for rank in chain(*runs("stumble", recorded=["step", "again"])):
         expect_passed_on(rank, "step", "the second step stumbles", "after the model raised in step 2")
         again, subject, wanted = rank.read("again", Call), "another call in the same process", "training as usual"
         rank.expect_success(again, subject, expected=wanted)
         rank.expect(again["steps"], subject, wanted, "no training steps")
+
+
+def expect_interrupted(rank):
+    """Ctrl-C is an exception like any other. It is not pressed where another model than this call's was trained."""
+    call, when = rank.read("interrupted", Interruption), "after KeyboardInterrupt in step 2"
+    subject = f"the exception {when}"
+    rank.expect_success(call, subject, expected="KeyboardInterrupt")
+    rank.expect(call["heard"] or not call["pressed"], subject, "KeyboardInterrupt", "no exception")
+    expect_left(rank, call["left"], when)
 
 
 def expect_passed_on(rank, name, message, when):
@@ -489,6 +542,8 @@ def test_one_rank_fails(runs, probe):
             when = f"where {where} on rank {culprit} alone"
             expect_over(run, name, when)
             expect_own(run[culprit], name, message, when)
+            if name == "reading":
+                expect_at_once(run, culprit, when)
             for rank in run:
                 expect_left(rank, rank.read(name, Call)["left"], when)
         run.require_finished()
@@ -508,6 +563,14 @@ def expect_over(run, name, when):
             run.fail(staged, expected=wanted, actual=told, hint=hint)
         except CheckFailed as failed:
             raise CheckFailed((*failed.findings, *stuck.findings)) from None
+
+
+def expect_at_once(run, culprit, when):
+    """The others sent nothing until the rank that failed had come back, or had been given long enough."""
+    for rank in run:
+        if rank.rank != culprit and rank.read("waited", bool):
+            wanted, told = "its exception at once", "it came only when the others had gone on"
+            run[culprit].fail(f"train_ddp {when}", expected=wanted, actual=told)
 
 
 def expect_own(rank, name, message, when):

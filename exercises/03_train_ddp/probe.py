@@ -17,14 +17,24 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from grader.kit import groups, meeting, processes, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
+WAVES = 64
+"""The output's bias goes through so steep a sine. So gradients are large and the loss goes up and down, yet no sample
+is ever learnt so well that its gradient vanishes: to clip gradients or to keep the best model shows."""
 SHAPE = {"features": FEATURES, "classes": CLASSES}
 ROWS = 128
 """So many samples are shifted each in its own way, as many as any case has."""
-CHECKPOINT = "checkpoint.pt"
+CHECKPOINT = "final.state"
+"""No usual suffix: the name is the caller's."""
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
-NO_FOLDER = "no-folder"
-"""A file of this name stands where the checkpoint's folder should be, so that nothing can be written there."""
+MISLEADING = {"RANK": "0", "WORLD_SIZE": "2"}
+"""What the environment of a rank that is alone says."""
+NO_FOLDER = "no-folder-é"
+"""A file of this name stands where the checkpoint's folder should be, so that nothing can be written there. Torch has
+a RuntimeError for that, but leaves a name that is not ASCII to open(), whose error is an OSError."""
+RAISED, OVER, WAITED = "reading.raised", "reading.over", "reading.waited"
+"""Files that say that one rank's sample has raised, that its call is over, and that it was not over although the others
+gave it LIMIT seconds, in which they sent nothing."""
 LOOKS, LOOK, LIMIT = 10, 0.002, 10.0
 """Looks in a row that must find the others asleep before a rank that has failed hangs up, the seconds between two, and
 those after which it no longer waits for that; nothing is judged by them."""
@@ -40,7 +50,8 @@ def data_of(seed, samples):
 
 def initial_values(secret, number, like):
     """What the model that a rank builds as its `number`th begins with, under the names of `like`."""
-    return {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
+    drawn = {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
+    return {name: (1000 * one if name == "passes" else one).to(like[name].dtype) for name, one in drawn.items()}
 
 
 def older_state(secret, like):
@@ -67,21 +78,34 @@ class Classifier(spies.FunctionalModel):
         self.module = nn.Linear(FEATURES, HIDDEN, dtype=torch.float64)
         self.head = nn.Linear(HIDDEN, CLASSES, dtype=torch.float64)
         self.register_buffer("scale", torch.ones(FEATURES, dtype=torch.float64))
+        self.add_more()
         if self.notes is not None:
             self.notes.constructed(self)
+
+    def add_more(self):
+        """What a subclass has besides."""
 
     @staticmethod
     def compute(tensors, inputs):
         """The logits, shape (batch, CLASSES)."""
         features = inputs[:, 1:] * tensors["scale"]
         hidden = torch.tanh(nn.functional.linear(features, tensors["module.weight"], tensors["module.bias"]))
-        return nn.functional.linear(hidden, tensors["head.weight"], tensors["head.bias"])
+        return nn.functional.linear(hidden, tensors["head.weight"], torch.sin(WAVES * tensors["head.bias"]))
 
     def forward(self, inputs):
         outputs = super().forward(inputs if self.notes is None else inputs + self.notes.shifts(inputs).to(inputs))
         if self.notes is not None:
             self.notes.listen(self, inputs, outputs)
         return outputs
+
+
+class PartlyFrozen(Classifier):
+    """Has a frozen parameter, of another dtype, and a buffer of whole numbers, which belong to its state like all the
+    rest."""
+
+    def add_more(self):
+        self.frozen = nn.Parameter(torch.ones(HIDDEN, dtype=torch.float32), requires_grad=False)
+        self.register_buffer("passes", torch.zeros(2, dtype=torch.int64))
 
 
 class Stumble(Exception):
@@ -98,6 +122,20 @@ class Stumbler(Classifier):
             self.forwards += 1
             if self.forwards == 2:
                 raise Stumble("the second step stumbles")
+        return super().forward(inputs)
+
+
+class Interrupted(Classifier):
+    """Somebody presses Ctrl-C in its second training forward."""
+
+    forwards = 0
+
+    def forward(self, inputs):
+        if torch.is_grad_enabled():
+            self.forwards += 1
+            if self.forwards == 2:
+                self.notes.pressed = True
+                raise KeyboardInterrupt
         return super().forward(inputs)
 
 
@@ -120,11 +158,28 @@ class Unreadable(spies.NumberedData):
 
     reads = 0
 
+    def __init__(self, samples, seed, folder):
+        super().__init__(samples, seed, **SHAPE)
+        self.folder = folder
+
     def __getitem__(self, index):
         self.reads += 1
         if self.reads == 4:
-            raise Stumble("this sample cannot be read")
+            self.at_second_batch()
         return super().__getitem__(index)
+
+    def at_second_batch(self):
+        (self.folder / RAISED).touch()
+        raise Stumble("this sample cannot be read")
+
+
+class Slow(Unreadable):
+    """Has the second batch only when the rank that cannot read its own is over and done with."""
+
+    def at_second_batch(self):
+        over = meeting.wait_until((self.folder / OVER).exists, LIMIT, LOOK)
+        if not over and (self.folder / RAISED).exists():
+            (self.folder / WAITED).touch()
 
 
 class Notes(spies.StepNotes):
@@ -135,6 +190,7 @@ class Notes(spies.StepNotes):
         super().__init__(at_first=groups.default_group)
         self.secret, self.before = rank.secret, before
         self.models, self.built, self.rates = [], [], set()
+        self.pressed = False
 
     def constructed(self, model):
         tensors = model.tensors()
@@ -149,6 +205,11 @@ class Notes(spies.StepNotes):
     def stepping(self, optimizer, *_):
         """Hears of every step of one of torch's optimizers."""
         self.rates.update(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
+
+
+def model_class_of(parameters):
+    """The class of the models of a run."""
+    return PartlyFrozen if parameters.get("frozen") else Classifier
 
 
 def watch(rank, before=0):
@@ -174,9 +235,10 @@ def train(rank):
         torch.save(older_state(rank.secret, Classifier().tensors()), folder / CHECKPOINT)
     data = data_of(rank.seed, parameters["samples"])
     function, notes = rank.student.train_ddp, watch(rank, parameters.get("before", 0))
+    model_class = model_class_of(parameters)
     register_optimizer_step_pre_hook(notes.stepping)
     rank.record("given", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
-    returned = function(rank.rank, rank.world_size, Classifier, data, parameters["epochs"], **options)
+    returned = function(rank.rank, rank.world_size, model_class, data, parameters["epochs"], **options)
     rank.record("left", not dist.is_initialized())
     record_training(rank, notes, returned)
     record_files(rank, folder)
@@ -185,7 +247,7 @@ def train(rank):
 def record_training(rank, notes, returned):
     """`history` ends with the state of the model that was trained, else of the returned one, else of the last one
     built; {} where there is none."""
-    exact = type(returned) is Classifier
+    exact = type(returned) is model_class_of(rank.parameters)
     model = notes.trained or (returned if exact else notes.models[-1] if notes.models else None)
     rank.record("group", notes.seen)
     rank.record("batches", notes.batches)
@@ -223,7 +285,9 @@ def stumble(rank):
         leave(rank, call)
     for call, culprit in ALONE.items():
         joined.clear()
-        raised = attempt(rank, call, **(staged_for(rank, call) if rank.rank == culprit or call == "saving" else {}))
+        raised = attempt(rank, call, **staged_for(rank, call, rank.rank == culprit))
+        if call == "reading":
+            record_reading(rank, culprit)
         if raised and not joined:  # the others still wait for it, so it is started again, as a launcher would
             raised = attempt(rank, f"{call}_again")
         if raised or (call == "saving" and rank.rank):
@@ -233,40 +297,81 @@ def stumble(rank):
         leave(rank, call)
 
 
-def staged_for(rank, call):
-    """What the rank is handed that stumbles."""
+def record_reading(rank, culprit):
+    """Whether the rank whose sample raised came back only when the others went on."""
+    if rank.rank == culprit:
+        (rank.shared / OVER).touch()
+    else:
+        rank.record("waited", (rank.shared / WAITED).exists())
+
+
+def staged_for(rank, call, stumbles):
+    """What a rank is handed, the one that stumbles and the others."""
     samples = rank.parameters["samples"]
     if call == "building":
-        return {"model_class": Unbuildable}
-    if call in ("counting", "reading"):
-        return {"data": (Uncountable if call == "counting" else Unreadable)(samples, rank.seed, **SHAPE)}
+        return {"model_class": Unbuildable} if stumbles else {}
+    if call == "counting":
+        return {"data": Uncountable(samples, rank.seed, **SHAPE)} if stumbles else {}
+    if call == "reading":  # over NCCL a rank may have to wait for what the others have begun to send
+        kind = Unreadable if stumbles else Slow if rank.device.type == "cpu" else None
+        return {"data": kind(samples, rank.seed, rank.shared)} if kind else {}
     (rank.scratch / NO_FOLDER).touch()
     return {"checkpoint_path": rank.scratch / NO_FOLDER / CHECKPOINT}
 
 
 def alone(rank):
-    """Three calls in one process, on one rank: one that is told no meeting place and asked for little, one of a model
-    that cannot be built (where several ranks let rank 0 build for all, the others would wait for it), and a whole one
-    with other data, another model and other options, which must owe nothing to those before it."""
-    asked, little = [], rank.parameters["little"]
+    """Four calls in one process, on one rank: one that is told no meeting place and asked for little, one of a model
+    that cannot be built (where several ranks let rank 0 build for all, the others would wait for it), one that is
+    interrupted, and a whole one with other data, another model and other options, which must owe nothing to those
+    before it."""
+    asked, sizes, little = [], [], rank.parameters["little"]
 
     def place(options):
         """A port that the system assigns, which is right for a rank that is alone."""
         asked.append(stores.asked_place(options))
+        size = options.get("world_size") if options.get("wait_for_workers", True) else None
+        sizes.append(size or rank.world_size)
+        if sizes[-1] > rank.world_size:
+            raise meeting.NeverMeet(f"the group waits for {size} ranks, and there is {rank.world_size}")
         return {"host_name": "localhost", "port": 0}
 
     stores.stand_in_for_stores(place)
     rank.record("host", socket.gethostname())
     data = data_of(rank.seed + 1, little["samples"])
     first = rank.scratch / "first.pt"
+    os.environ.update(MISLEADING)
     attempt(rank, "unplaced", data=data, epochs=little["epochs"], checkpoint_path=first, **little["options"])
     first.unlink(missing_ok=True)
+    for name in MISLEADING:
+        os.environ.pop(name, None)
     rank.record("asked", asked)
+    rank.record("sizes", sizes)
     leave(rank, "unplaced")
     os.environ.setdefault("MASTER_ADDR", "localhost")
     attempt(rank, "unbuildable", Unbuildable)
     leave(rank, "unbuildable")
+    interrupted(rank, data_of(rank.seed + 2, rank.parameters["samples"]))
+    leave(rank, "interrupted")
     train(rank)
+
+
+def interrupted(rank, data):
+    """A call in which Ctrl-C is pressed. That is no Exception, so it is caught here."""
+    function, notes = rank.student.train_ddp, watch(rank)
+
+    def until_interrupted(*args, **options):
+        try:
+            function(*args, **options)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    arguments = (rank.rank, rank.world_size, Interrupted, data, rank.parameters["epochs"])
+    outcome = rank.attempt(until_interrupted, *arguments, **rank.parameters["options"])
+    told = {"pressed": notes.pressed, "heard": bool(outcome.value), "left": not dist.is_initialized()}
+    rank.record("interrupted", {**outcome.described(), **told, "steps": len(notes.batches)})
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def attempt(rank, call, model_class=Classifier, data=None, epochs=None, **options):
