@@ -335,18 +335,21 @@ def expect_rate(training):
 
 
 def expect_steady_rate(run):
-    """A rate that explains the first two steps, by the mean gradient or by a rank's own, explains all."""
+    """A rate that explains the first two steps, by the mean gradient or by a rank's own, explains all. The states after
+    the steps are compared: what was taken off is their difference, of which rounding leaves little where a gradient has
+    become small."""
     means = [replay.mean(ours) for ours in zip(*(training.gradients() for training in run), strict=False)]
     for training in run:
-        used = training.used()
+        seen, used = training.states[1:], training.used()
         for gradients in (means, training.gradients()):
             rate = replay.projection(used[0], gradients[0])
-            wanted = [replay.combined([one], [rate]) for one in gradients]
-            if not holds(training.rank.expect_close, used[:2], wanted[:2], "the first steps", steps=STEPS):
+            steps = zip(training.states, gradients, strict=False)
+            wanted = [before | replay.combined([own, before], [-rate, 1]) for before, own in steps]
+            if not holds(training.rank.expect_close, seen[:2], wanted[:2], "the first steps", steps=STEPS):
                 continue
-            for step, (seen, right) in enumerate(zip(used, wanted, strict=False), 1):
-                if not holds(training.rank.expect_close, seen, right, f"step {step}", steps=STEPS):
-                    now = f"{replay.projection(seen, gradients[step - 1]):.4g}"
+            for step, (after, right) in enumerate(zip(seen, wanted, strict=False), 1):
+                if not holds(training.rank.expect_close, after, right, f"step {step}", steps=STEPS):
+                    now = f"{replay.projection(used[step - 1], gradients[step - 1]):.4g}"
                     training.rank.fail(
                         f"the learning rate in epoch {step}", expected=f"{rate:.4g}, as before", actual=now
                     )
