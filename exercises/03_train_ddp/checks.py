@@ -11,6 +11,7 @@ from collections import Counter
 from functools import partial
 from itertools import chain, pairwise
 
+import torch
 from torch.nn.functional import cross_entropy
 
 from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, places, replay
@@ -19,6 +20,8 @@ DEFAULTS = {"batch_size": 32, "lr": 0.1}
 STEPS = 4
 """A step's gradient is recovered as (before - after) / lr. So many dependent steps have room for the rounding of both
 parameters."""
+ROUNDINGS = 2
+"""Machine epsilons of a parameter that a step may be off by: its product, its sum, and the difference of two states."""
 
 
 class Returned(TypedDict):
@@ -68,6 +71,16 @@ class Training:
         pairs, names = pairwise(self.states), [name for name in self.states[0] if name != "scale"]
         return [{name: (before[name] - after[name]) / rate for name in names} for before, after in pairs]
 
+    def but_rounding(self, step, used, wanted, rate=1.0):
+        """What a step used, and what is wanted in its place where they are no further apart than the states round: of a
+        large parameter and a small gradient little is left in the difference of two states."""
+        found = {}
+        for name, one in used.items():
+            size = torch.maximum(self.states[step][name].abs(), self.states[step + 1][name].abs())
+            near = (one - wanted[name]).abs() <= ROUNDINGS * torch.finfo(one.dtype).eps * size / rate
+            found[name] = torch.where(near & one.isfinite(), wanted[name], one)
+        return found
+
     def gradients(self):
         """For each step the gradient of the mean cross-entropy over this rank's batch, at this rank's parameters."""
         data, logits = (
@@ -88,6 +101,7 @@ class Training:
         changes, gradients = self.used(), self.gradients()
         rate = replay.projection(changes[0], gradients[0])
         wanted = [replay.combined([own], [rate]) for own in gradients]
+        changes = [self.but_rounding(step, *pair) for step, pair in enumerate(zip(changes, wanted, strict=False))]
         explains = holds(self.rank.expect_close, changes, wanted, "the steps", steps=STEPS)
         return rate if rate and math.isfinite(rate) and explains else None
 
@@ -187,10 +201,11 @@ def test_plain_sgd(runs, probe):
 
 def expect_plain_steps(training):
     """Each step of a rank that is alone, at whatever rate explains them all, else at that which was asked for."""
-    gradients, used = training.gradients(), training.used(training.rate() or training.options["lr"])
+    rate = training.rate() or training.options["lr"]
+    gradients, used = training.gradients(), training.used(rate)
     for step, own in enumerate(gradients):
         explain = partial(mistakes_on_one_rank, training, gradients[: step + 1], used[step])
-        expect_step(training, step, used[step], own, explain)
+        expect_step(training, step, training.but_rounding(step, used[step], own, rate), own, explain)
 
 
 def mistakes_on_one_rank(training, gradients, used):
@@ -262,7 +277,8 @@ def expect_mean_steps(run, one):
         mean = replay.mean(ours)
         for number in reversed(range(len(run))):  # rank 0's own gradient is the least telling
             explain = partial(mistakes_together, run[number].rank, ours[number], ours[0], mean, rate)
-            expect_step(run[number], step, used[number][step], mean, explain)
+            seen = run[number].but_rounding(step, used[number][step], mean, rate)
+            expect_step(run[number], step, seen, mean, explain)
 
 
 def expect_exchange(run, training):
