@@ -113,6 +113,7 @@ def test_no_room_for_a_scratch_folder_is_told(root: Path, tmp_path: Path) -> Non
     assert done.returncode == 3 and "TMPDIR" in told(done) and "Traceback" not in done.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("level", LEVELS)
 def test_ctrl_c_leaves_nothing(root: Path, scratch: Path, tmp_path: Path, level: str) -> None:
     """One sentence, exit code 130, no process, no folder; sent while a rank is in an endless loop."""

@@ -87,6 +87,7 @@ def graded(root: Path, before: str, *around: str, **variables: str) -> tuple[int
     return ended.returncode, " ".join((ended.stdout + ended.stderr).split())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap to make a file system that is small")
 def test_a_full_disk_under_the_scratch_is_our_fault_and_told(root: Path, tmp_path: Path) -> None:
     """The submission fits and the probe does not: exit code 3, what to do about it, and never a lost point."""

@@ -17,6 +17,7 @@ from tests import small
 from tests.fakes import FakeSession, ended, right
 
 
+@pytest.mark.one_in(2)
 def test_what_killed_mutants_of_the_same_function_comes_first(tmp_path: Path) -> None:
     """Each function of an exercise may have a family of its own."""
 

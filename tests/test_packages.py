@@ -125,6 +125,7 @@ def looked(python: Path, more: Mapping[str, str], choice: str) -> tuple[list[str
     return tuple(json.loads(done.stdout))
 
 
+@pytest.mark.one_in(2)
 @inside_only
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
 def test_ranks_find_what_the_judge_finds(layout: Callable[[Path], Environment], tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_ranks_find_it_without_bubblewrap_too(layout: Callable[[Path], Environme
 
 
 @inside_only
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_an_exercise_is_graded_with_packages_from_elsewhere(tmp_path: Path) -> None:
     """From the command to the verdict; doctor says that the ranks can start."""
     python, more = by_pythonpath(tmp_path)

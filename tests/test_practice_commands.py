@@ -70,6 +70,7 @@ def test_papers_are_named_as_they_are_called_from_here(root, monkeypatch):
     assert f"Find it and mend it in\n{root}" in call("mend", "90", "--spoil").stdout.replace("in /", "in\n/")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", [("interview", "--exercise", "90"), ("mend", "90", "--spoil")])
 def test_where_nothing_can_be_kept_neither_begins(root, tmp_path, words):
     (tmp_path / "data").write_text("no folder")

@@ -65,6 +65,7 @@ def test_each_rank_is_told_its_own_secret_and_the_judge_knows_all(run_on_ranks: 
     assert observed(run, "secret") == own(run) and len({rank.secret for rank in RunView(run)}) == 3
 
 
+@pytest.mark.one_in(3)
 def test_spawned_ranks_are_told_theirs(run_on_ranks: RunIt) -> None:
     """Interpreters that start afresh inherit nothing, and hear the same."""
     with Session("spawn") as session:

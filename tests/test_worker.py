@@ -199,6 +199,7 @@ def test_hostile_text_cannot_paint_the_screen(worker: Spoken, root: Path) -> Non
     assert any("Score 100/100" in text for text in said)
 
 
+@pytest.mark.one_in(2)
 def test_a_host_that_was_killed_is_replaced(worker: Spoken, root: Path) -> None:
     """As by a submission that gets so far: the grade that meets it is a fault, the next one is as ever."""
     file_of(root).write_text(f"def total(value):\n    if hasattr(value, 'clone'):\n        {LOOP}\n")

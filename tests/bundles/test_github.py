@@ -25,7 +25,7 @@ def github(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bundles.github(tmp_path_factory.mktemp("github"), given, minutes=2)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_the_workflow_grades_a_students_repository(github, student, tmp_path):
     """The steps that are commands, run in the students' repository as the runner would."""
     folder = tmp_path / "repository"
@@ -49,7 +49,7 @@ def test_the_workflow_grades_a_students_repository(github, student, tmp_path):
     assert {"report.json", "report.xml", "report.html"} <= set(os.listdir(folder))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 def test_classroom_50_grades_a_checkout(github, tmp_path):
     """autograder.py runs in the student's checkout and writes result.json there."""
     checkout = tmp_path / "checkout"

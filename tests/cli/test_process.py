@@ -42,6 +42,7 @@ def blocked(root: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_in_the_middle_of_a_grade_is_one_sentence(blocked, number, code):
     blocked.send_signal(number)
@@ -66,6 +67,7 @@ def test_a_page_that_the_locale_cannot_show_is_shown_with_substitutes(root):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.one_in(2)
 def test_outside_of_any_repository_the_project_s_own_exercises_are_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run("list", HOME=str(tmp_path))

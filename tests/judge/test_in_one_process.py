@@ -66,6 +66,7 @@ print(sorted(name for name in set(sys.modules) - before if not name.startswith("
 """
 
 
+@pytest.mark.one_in(2)
 def test_judging_imports_nothing_that_was_not_preloaded(tmp_path: Path) -> None:
     """Ctrl-C during an import is lost now and then; `preload` imports with signals held back."""
     root = small.build(tmp_path)
