@@ -566,16 +566,20 @@ def test_faults(runs, probe):
             for name, (given, schedule, broken, _) in faults.items():
                 if run.world_size in given.sizes:
                     judged += 1
-                    judge_fault(run, probe, schedule, name, broken)
+                    expect_raised(run, probe, schedule, name, broken, came=family == "pipeline")
     if not judged:
         raise NotJudged("the code did not come so far")
 
 
-def judge_fault(run, probe, schedule, name, broken):
-    """A rank that recorded nothing was stuck, which ends a job as well, and is told by name."""
+def expect_raised(run, probe, schedule, name, broken, came):
+    """A rank that recorded nothing was stuck, which ends a job as well, and is told by name. Not so the one whose stage
+    raises: nothing keeps it, if it came to the call for certain."""
+    subject, wanted = f"{schedule} with {name}, that of rank {broken}", "an exception on every rank"
+    if came:
+        run[broken].expect(name in run[broken], subject, wanted, "it did not come out of the function")
     for rank in run:
         if name in rank:
-            seen, subject = rank.read(name, Attempt), f"{schedule} with {name}, that of rank {broken}"
-            rank.expect(seen["raised"], subject, "an exception on every rank", "returned")
+            seen = rank.read(name, Attempt)
+            rank.expect(seen["raised"], subject, wanted, "returned")
             if rank.rank == broken:
                 rank.expect(probe.FAULT in seen["said"], subject, f"the stage's own: {probe.FAULT}", seen["message"])

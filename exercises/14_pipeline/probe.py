@@ -360,8 +360,8 @@ def call(rank, schedule, name, given, takes_part, **group):
 
 
 def use(rank, schedule, name, given, stage, **group):
-    """A stage that has been used before: for a larger batch, in as many micro-batches. What that leaves in its gradients
-    is cleared."""
+    """Use a stage before the call that is judged: for a larger batch, in as many micro-batches. What that leaves in its
+    gradients is cleared."""
     larger = replace(given, samples=2 * given.samples)
     attempt(rank, schedule, name, larger, stage, **group)
     stage.zero_grad()
