@@ -40,6 +40,8 @@ SAVED = "checkpoints in between"
 """The model that is saved while it trains, of layout "tied", in the same words."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Of models that are saved without training."""
+LARGER = 200_000
+"""Bytes of a file, no checkpoint, that is there already where one is saved; more than that has."""
 LIMIT, LOOKS = 20.0, 30
 """Seconds after which a wait for another rank is given up, by which nothing is judged; and looks in a row that must
 find all other ranks asleep before a slow writer goes on."""
@@ -272,8 +274,8 @@ def group_names():
 
 
 def save_while_training(rank, mesh, spy, folder):
-    """Save after the first step, in the middle of the second one, and after an evaluation over the first file; then
-    train on. Where slow writing is another part, the first save of all is slow, too."""
+    """Save after the first step, in the middle of the second one over a larger file, and after an evaluation over the
+    first file; then train on. Where slow writing is another part, the first save of all is slow, too."""
     noted, path = [], folder / "model.pt"
     trainee, note = Trainee(rank, "tied", mesh, rank.seed, SAVED), disturb.note_writes(noted, rank.shared, rank.scratch)
 
@@ -291,6 +293,8 @@ def save_while_training(rank, mesh, spy, folder):
     trainee.step(0)
     save("first", str(path), slow="slow" in rank.parameters["then"])
     trainee.backward(1)
+    if rank.rank == 0:
+        (folder / "inside.pt").write_bytes(bytes(LARGER))
     save("inside", folder / "inside.pt")
     trainee.update()
     trainee.evaluate(2)

@@ -36,7 +36,7 @@ class Given:
     bias: bool = True
     dtype: torch.dtype = torch.float64
     turned: bool = False
-    """The inputs are not contiguous."""
+    """The inputs are not contiguous, nor are the gradients of the outputs."""
     needs_grad: bool = True
     """The inputs need a gradient."""
     graded: bool = True
@@ -92,11 +92,15 @@ class Given:
         """A rank's inputs in each pass."""
         own = self.kind == "row"
         shape = (*self.lead, HIDDEN // number if own else IN)
-        if self.turned:
-            shape = shape[::-1]
         passes = [0] * self.passes if self.shared else range(self.passes)
-        drawn = [normal(shape, secret if own else seed, name, "inputs", one) for one in passes]
-        return [(one.permute(*range(one.dim())[::-1]) if self.turned else one).to(self.dtype) for one in drawn]
+        return [self.drawn(shape, secret if own else seed, name, "inputs", one) for one in passes]
+
+    def drawn(self, shape, *place):
+        """Values of this shape for one place, with the strides that are asked for."""
+        if self.turned:
+            values = normal(shape[::-1], *place)
+            return values.permute(*range(values.dim())[::-1]).to(self.dtype)
+        return normal(shape, *place).to(self.dtype)
 
     def upstream(self, secret, seed, name, number):
         """The gradient of a rank's outputs in each pass."""
@@ -106,7 +110,7 @@ class Given:
         if self.summed:
             return [torch.ones((), dtype=self.dtype).expand(shape)] * self.passes
         place = secret if own else seed
-        return [normal(shape, place, name, "upstream", one).to(self.dtype) for one in range(self.passes)]
+        return [self.drawn(shape, place, name, "upstream", one) for one in range(self.passes)]
 
 
 def cut_in(shape, dim, number):
@@ -134,10 +138,10 @@ ROW = {
 }
 MLP = {"the MLP": Given("mlp"), "the MLP without biases": Given("mlp", bias=False)}
 SHAPES = {
-    "a column-parallel layer, inputs of three dimensions": Given("column", (2, 3)),
+    "a column-parallel layer, three dimensions that are not contiguous": Given("column", (2, 3), turned=True),
     "a column-parallel layer that gathers, inputs of three dimensions": Given("gathered", (1, 3)),
     "a row-parallel layer, inputs of three dimensions": Given("row", (2, 1)),
-    "the MLP, inputs that are not contiguous": Given("mlp", (2, 3), turned=True),
+    "the MLP, three dimensions that are not contiguous": Given("mlp", (2, 3), turned=True),
     "a column-parallel layer that gathers, one vector": Given("gathered", ()),
     "a row-parallel layer, one vector": Given("row", ()),
     "the MLP, an empty batch": Given("mlp", (0,)),

@@ -201,6 +201,7 @@ def test_one_f_one_b(runs, probe):
 def test_alone(runs, probe):
     """One rank alone is a pipeline of one stage"""
     factors, loss_is_right = working(runs, probe), holds(test_loss, runs, probe)
+    turns_are_right = all(holds(check, runs, probe) for check in (test_one_f_one_b_order, test_alive))
     for schedule in probe.SCHEDULES:
         for run, name, given in calls(runs, probe, schedule, [*probe.FIRST, *probe.FEW], "alone"):
             factor = factors.get(schedule, lambda given: 1)(given)
@@ -210,6 +211,9 @@ def test_alone(runs, probe):
                 expect_once(run[0], schedule, seen, given, kind)
             part = run[0].during(probe.key(schedule, name)).at_least(SMALL)
             run[0].expect(not len(part), "what one rank communicates", "nothing", told(part), line=line_of(part))
+            if turns_are_right and schedule == "run_1f1b":  # else that is told there
+                expect_in_turn(run[0], seen, given, f"the order in {probe.key(schedule, name)}")
+                expect_few_alive(run[0], seen)
             if loss_is_right:  # else that is told where the loss is judged
                 expect_returned(run, probe, run[0], schedule, name, seen, given)
 
@@ -465,6 +469,7 @@ def expect_left_alone(runs, probe, names):
 def test_dtypes(runs, probe):
     """float32 and bfloat16"""
     judge(runs, probe, probe.DTYPES)
+    expect_left_alone(runs, probe, probe.DTYPES)
 
 
 def test_frozen(runs, probe):
@@ -561,16 +566,20 @@ def test_faults(runs, probe):
             for name, (given, schedule, broken, _) in faults.items():
                 if run.world_size in given.sizes:
                     judged += 1
-                    judge_fault(run, probe, schedule, name, broken)
+                    expect_raised(run, probe, schedule, name, broken, came=family == "pipeline")
     if not judged:
         raise NotJudged("the code did not come so far")
 
 
-def judge_fault(run, probe, schedule, name, broken):
-    """A rank that recorded nothing was stuck, which ends a job as well, and is told by name."""
+def expect_raised(run, probe, schedule, name, broken, came):
+    """A rank that recorded nothing was stuck, which ends a job as well, and is told by name. Not so the one whose stage
+    raises: nothing keeps it, if it came to the call for certain."""
+    subject, wanted = f"{schedule} with {name}, that of rank {broken}", "an exception on every rank"
+    if came:
+        run[broken].expect(name in run[broken], subject, wanted, "it did not come out of the function")
     for rank in run:
         if name in rank:
-            seen, subject = rank.read(name, Attempt), f"{schedule} with {name}, that of rank {broken}"
-            rank.expect(seen["raised"], subject, "an exception on every rank", "returned")
+            seen = rank.read(name, Attempt)
+            rank.expect(seen["raised"], subject, wanted, "returned")
             if rank.rank == broken:
                 rank.expect(probe.FAULT in seen["said"], subject, f"the stage's own: {probe.FAULT}", seen["message"])

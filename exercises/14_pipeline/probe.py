@@ -10,7 +10,7 @@ import inspect
 import itertools
 import os
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.distributed as dist
@@ -45,6 +45,8 @@ class Given:
     """Whether parameters have gradients before the call."""
     shape: type = tuple
     """What `activation_shape` comes in."""
+    read_in: torch.dtype | None = None
+    """The dtype of the inputs, where it is not that of the model."""
 
     @property
     def batch(self):
@@ -69,7 +71,8 @@ class Given:
         if self.kind(0) == "tokens":
             features = torch.randint(VOCABULARY, (self.batch, WIDTH), generator=generator)
         else:
-            features = torch.randn(self.batch, WIDTH, dtype=torch.float64, generator=generator).to(self.dtype)
+            features = torch.randn(self.batch, WIDTH, dtype=torch.float64, generator=generator)
+            features = features.to(self.read_in or self.dtype)
         return spies.numbered(range(1, self.batch + 1), features)
 
     def targets(self, secret, name):
@@ -97,7 +100,9 @@ FEW = {
 }
 LEFT = {"gradients that are there already": Given(3, 1, leftovers=True, sizes=(1, 2))}
 READ = {
-    "tensors on ranks that do not read them": Given(4, 1, everywhere=True, sizes=(3,)),
+    "float32 inputs, and tensors on ranks that do not read them": Given(
+        4, 1, everywhere=True, read_in=torch.float32, sizes=(3,)
+    ),
     "inputs that are whole numbers": Given(2, 2, kinds=("tokens", "layers", "layers"), sizes=(3,)),
     "activation_shape in a list": Given(2, 1, shape=list, sizes=(2,)),
 }
@@ -183,9 +188,10 @@ def compute(kind, tensors, inputs, first, last):
 
 
 def lifted(tensors, inputs):
-    """A first stage's inputs, as activations."""
+    """A first stage's inputs, as activations, in the dtype of its parameters."""
     if "table" in tensors:
         return tensors["table"][inputs[:, 1:]][:, :ROWS]
+    inputs = inputs.to(tensors["weight"].dtype) if "weight" in tensors else inputs
     heights = torch.arange(1, ROWS + 1, device=inputs.device).to(inputs.dtype) / 4
     return inputs[:, 1:].unsqueeze(1) * heights.view(-1, 1)
 
@@ -329,6 +335,8 @@ def call(rank, schedule, name, given, takes_part, **group):
         stage.at = late(rank, schedule)
     for parameter, left in given.gradients(rank.secret, name, place).items():
         stage.get_parameter(parameter).grad = left.to(rank.device)
+    if name in AFTER:
+        use(rank, schedule, name, given, stage, **group)
     outcome, changed = attempt(rank, schedule, name, given, stage, **group)
     if name in LATE:
         settle(rank, schedule, stage, outcome)
@@ -351,19 +359,26 @@ def call(rank, schedule, name, given, takes_part, **group):
     return outcome.error is None
 
 
+def use(rank, schedule, name, given, stage, **group):
+    """Use a stage before the call that is judged: for a larger batch, in as many micro-batches. What that leaves in its
+    gradients is cleared."""
+    larger = replace(given, samples=2 * given.samples)
+    attempt(rank, schedule, name, larger, stage, **group)
+    stage.zero_grad()
+    stage.passes.clear()
+
+
 def attempt(rank, schedule, name, given, stage, **group):
     """Call the student's function with this rank's part of a batch. Gives what came of it, and what has changed of the
     batch and of the stage, of which only gradients are to change."""
     inputs = handed(rank, given, stage.first, given.inputs(rank.secret, name))
     targets = handed(rank, given, stage.last, given.targets(rank.secret, name))
     function, shape = getattr(rank.student, schedule), given.shape(SHAPE)
-    before = as_handed(stage, inputs, targets, shape)
-    with (
-        rank.region(key(schedule, name)),
-        default_dtype(F32 if name in OF_ANOTHER_DTYPE else F64),
-    ):
-        outcome = rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, shape, **group)
-    after = as_handed(stage, inputs, targets, shape)
+    with default_dtype(F32 if name in OF_ANOTHER_DTYPE else F64):
+        before = as_handed(stage, inputs, targets, shape)
+        with rank.region(key(schedule, name)):
+            outcome = rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, shape, **group)
+        after = as_handed(stage, inputs, targets, shape)
     return outcome, {
         part: [what for what in before[part] if not same(what, before[part], after[part])] for part in before
     }
@@ -371,7 +386,7 @@ def attempt(rank, schedule, name, given, stage, **group):
 
 def as_handed(stage, inputs, targets, shape):
     """What a call is to leave as it is, by the words for it."""
-    batch = {"activation_shape": list(shape)}
+    batch = {"activation_shape": list(shape), "torch's default dtype": torch.get_default_dtype()}
     for name, tensor in {"inputs": inputs, "targets": targets}.items():
         if isinstance(tensor, torch.Tensor):
             batch |= {f"the values of the {name}": tensor.detach().clone()}
