@@ -101,6 +101,8 @@ def test_default_port(runs, probe):
     """Without MASTER_PORT the ranks agree on a default port, at MASTER_ADDR"""
     for run in meetings(runs, probe, "only_address"):
         expect_one_port(run)
+        if run.came_to(["asked again"]):
+            expect_one_port(run, "asked again", " when rank 0 has set up once more than the others")
         if holds(meets_at, runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, run.case.environment["MASTER_ADDR"])
 
@@ -138,9 +140,9 @@ def meets_at(runs, expectation, *args):
             expectation(run, *args)
 
 
-def asked_by(rank):
+def asked_by(rank, name="asked"):
     """The places that a rank asked for; there must be one."""
-    asked = rank.read("asked", list[places.Place])
+    asked = rank.read(name, list[places.Place])
     rank.expect(asked, "The ranks' meeting place", "a TCP address", "none was used")
     return asked
 
@@ -164,12 +166,12 @@ def expect_port(run):
             rank.expect(right, PORT, "the one in MASTER_PORT", place["port"])
 
 
-def expect_one_port(run):
+def expect_one_port(run, name="asked", when=""):
     """A legal port, the same for all ranks."""
-    ports = [asked_by(rank)[0]["port"] for rank in run]
+    ports = [asked_by(rank, name)[0]["port"] for rank in run]
     for rank, port in zip(run, ports, strict=True):
-        rank.expect(places.is_port(port), PORT, "a number from 1 to 65535", port)
-    run.expect(len(set(ports)) == 1, PORT, "the same default on all ranks", f"by rank {ports}")
+        rank.expect(places.is_port(port), PORT + when, "a number from 1 to 65535", port)
+    run.expect(len(set(ports)) == 1, PORT + when, "the same default on all ranks", f"by rank {ports}")
 
 
 # The device rule
@@ -196,6 +198,10 @@ def test_cpu_fallback(runs, probe):
         over_nccl = [rank for rank, one in ranks.items() if machines.backends_of(run, one).get("cuda") == "nccl"]
         split, seen = 0 < len(over_nccl) < len(ranks), f"NCCL on {rank_list(over_nccl)} only"
         run.expect(not split, f"{machine}: NCCL or gloo", "one decision for all ranks", seen)
+        selected = {
+            rank: "none" if one["selected"] is None else f"GPU {one['selected']}" for rank, one in ranks.items()
+        }
+        machines.expect_of_staged(run, f"{machine}: the GPU selected by", dict.fromkeys(ranks, "none"), selected)
 
 
 def staged(runs, probe, wanted):
@@ -281,6 +287,9 @@ def test_setup_again(runs, probe):
     for run in runs("again"):
         expect_group(run, probe, "second", [(rank.rank + 1) % run.world_size for rank in run])
         expect_group(run, probe, "third", [0])
+        other, who = run[0].read("cleanup of another's group", Cleanup), "cleanup_ddp with a group of somebody else's"
+        run[0].expect_success(other, who)
+        run[0].expect_equal(other["initialized"], False, f"dist.is_initialized() after {who}")
         if run.world_size > 1 and holds(meets_at, runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, probe.ADDRESSES[1])
         if run.world_size > 1 and holds(meets_at, runs, expect_port):

@@ -5,6 +5,7 @@ at the port that was reserved for this run, so that no default port is ever real
 number of GPUs, so that the device rule can be judged on every machine. Nothing here knows what is right.
 """
 
+import builtins
 import os
 import socket
 from datetime import timedelta
@@ -51,11 +52,32 @@ def join(rank):
 
 
 def default_place(rank):
-    """set up where MASTER_ADDR, MASTER_PORT or both are missing, each rank as if from a terminal of its own"""
-    meetings, parent = Meetings(rank), os.getppid()
-    os.getppid = lambda: parent + rank.rank
+    """set up where MASTER_ADDR, MASTER_PORT or both are missing, each rank as if from a terminal of its own; where the
+    port alone is missing then once more, when rank 0 has been in a group of its own between"""
+    meetings, port_alone = Meetings(rank), "MASTER_ADDR" in os.environ and "MASTER_PORT" not in os.environ
+    own_terminal(rank)
     rank.record("host", socket.gethostname())
-    set_up(rank, rank.student, meetings)
+    student = rank.student
+    set_up(rank, student, meetings)
+    if port_alone:
+        student.cleanup_ddp()
+        meetings.meet("left")
+        if rank.rank == 0:
+            meetings.members = 1
+            student.setup_ddp(0, 1)
+            student.cleanup_ddp()
+        meetings.members, meetings.round, meetings.asked = rank.world_size, 100, []
+        try:
+            student.setup_ddp(rank.rank, rank.world_size)
+        finally:
+            rank.record("asked again", meetings.asked)
+
+
+def own_terminal(rank):
+    """Another parent, and another salt for the hashes of texts, as in an interpreter that was started by itself."""
+    parent, hashed = os.getppid(), builtins.hash
+    os.getppid = lambda: parent + rank.rank
+    builtins.hash = lambda thing: hashed((rank.rank, thing) if isinstance(thing, str | bytes) else thing)
 
 
 def set_up(rank, student, meetings):
@@ -68,7 +90,8 @@ def set_up(rank, student, meetings):
 
 
 def again(rank):
-    """set up → clean up → set up as another rank at another address → clean up → rank 0 sets up alone"""
+    """set up → clean up → set up as another rank at another address → clean up → rank 0 sets up alone, then cleans up a
+    group that it joined in another way"""
     meetings, student = Meetings(rank), rank.student
     student.setup_ddp(rank.rank, rank.world_size)
     talk(rank, "first", rank.rank, rank.world_size)
@@ -87,6 +110,9 @@ def again(rank):
         student.setup_ddp(0, 1)
         rank.record("third", talk(rank, "third", 0, 1))
         student.cleanup_ddp()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        outcome = rank.attempt(student.cleanup_ddp).described()
+        rank.record("cleanup of another's group", {**outcome, "initialized": dist.is_initialized()})
 
 
 def bad_arguments(rank):
