@@ -179,13 +179,9 @@ def own_order(secret, call):
     return {name: numbers(secret, call)[name] for name in names}
 
 
-def no_names(secret, call):
-    return {}
-
-
 def average(rank):
-    """With each rank's names in its own order, with all ranks' in one, again in their own, and without names."""
-    for call, given in enumerate((own_order, numbers, own_order, no_names)):
+    """With each rank's names in its own order, with all ranks' in one, and again in their own."""
+    for call, given in enumerate((own_order, numbers, own_order)):
         values = given(rank.secret, call)
         returned = rank.student.average(values)
         rank.record(
