@@ -283,9 +283,6 @@ def test_setup_again(runs, probe):
     for run in runs("again"):
         expect_group(run, probe, "second", [(rank.rank + 1) % run.world_size for rank in run])
         expect_group(run, probe, "third", [0])
-        other, who = run[0].read("cleanup of another's group", Cleanup), "cleanup_ddp with a group of somebody else's"
-        run[0].expect_success(other, who)
-        run[0].expect_equal(other["initialized"], False, f"dist.is_initialized() after {who}")
         if run.world_size > 1 and holds(meets_at, runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, probe.ADDRESSES[1])
         if run.world_size > 1 and holds(meets_at, runs, expect_port):
