@@ -8,6 +8,7 @@ number of GPUs, so that the device rule can be judged on every machine. Nothing 
 import builtins
 import os
 import socket
+import sys
 from datetime import timedelta
 
 import torch
@@ -72,10 +73,15 @@ def default_place(rank):
 
 
 def own_terminal(rank):
-    """Another parent, and another salt for the hashes of texts, as in an interpreter that was started by itself."""
+    """Another parent, and for the student's code another salt for the hashes of texts, as in an interpreter that was
+    started by itself."""
     parent, hashed = os.getppid(), builtins.hash
-    os.getppid = lambda: parent + rank.rank
-    builtins.hash = lambda thing: hashed((rank.rank, thing) if isinstance(thing, str | bytes) else thing)
+
+    def salted(thing):
+        asks = sys._getframe(1).f_globals.get("__name__")
+        return hashed((rank.rank, thing) if asks == rank.file.stem and isinstance(thing, str | bytes) else thing)
+
+    os.getppid, builtins.hash = lambda: parent + rank.rank, salted
 
 
 def set_up(rank, student, meetings):
