@@ -5,8 +5,10 @@ at the port that was reserved for this run, so that no default port is ever real
 number of GPUs, so that the device rule can be judged on every machine. Nothing here knows what is right.
 """
 
+import builtins
 import os
 import socket
+import sys
 from datetime import timedelta
 
 import torch
@@ -51,11 +53,35 @@ def join(rank):
 
 
 def default_place(rank):
-    """set up where MASTER_ADDR, MASTER_PORT or both are missing, each rank as if from a terminal of its own"""
-    meetings, parent = Meetings(rank), os.getppid()
-    os.getppid = lambda: parent + rank.rank
+    """set up where MASTER_ADDR, MASTER_PORT or both are missing, each rank as if from a terminal of its own. Where
+    the port alone is missing they are asked once more where to meet, when rank 0 has been in a group of its own"""
+    meetings, port_alone = Meetings(rank), "MASTER_ADDR" in os.environ and "MASTER_PORT" not in os.environ
+    own_terminal(rank)
     rank.record("host", socket.gethostname())
-    set_up(rank, rank.student, meetings)
+    student = rank.student
+    set_up(rank, student, meetings)
+    if port_alone:
+        student.cleanup_ddp()
+        meetings.meet("left")
+        if rank.rank == 0:
+            meetings.members = 1
+            student.setup_ddp(0, 1)
+            student.cleanup_ddp()
+        meetings.members, meetings.asked = 0, []
+        rank.attempt(student.setup_ddp, rank.rank, rank.world_size)
+        rank.record("asked again", meetings.asked)
+
+
+def own_terminal(rank):
+    """Another parent, and for the student's code another salt for the hashes of texts, as in an interpreter that was
+    started by itself."""
+    parent, hashed = os.getppid(), builtins.hash
+
+    def salted(thing):
+        asks = sys._getframe(1).f_globals.get("__name__")
+        return hashed((rank.rank, thing) if asks == rank.file.stem and isinstance(thing, str | bytes) else thing)
+
+    os.getppid, builtins.hash = lambda: parent + rank.rank, salted
 
 
 def set_up(rank, student, meetings):

@@ -16,6 +16,7 @@ WAYS = {
     "abandoned_pass": "after a pass that was abandoned at its first index",
     "two_passes": "in a pass beside which another one was begun",
     "another_sampler": "beside another sampler, which is in epoch {detour}",
+    "epoch_set_meanwhile": "when set_epoch({detour}) is called after its first index",
     "detour": "after another epoch in between (epoch {detour}, then {epoch} again)",
     "epoch_set_twice": "when set_epoch({epoch}) is called twice",
     "other_samples": "for another data set of the same length",
@@ -466,6 +467,10 @@ def test_defaults(runs, probe):
         judge_histories(run, probe, "left_out", "epoch_left_out")
         judge_processes(run, probe, "left_out")
         judge_fresh(run, probe, "left_out")
+    for run in runs("orders"):
+        for rank in run:
+            told = [(setting.seed, order) for setting, order in orders(run, rank, probe, "epoch_left_out")]
+            judge_different(run, "24 samples on 2 ranks, where set_epoch was never called", "seed", told)
     judge_epochs(runs, probe, "short_one_rank")
     judge_moves(runs, probe, "short_two_ranks")
     judge_tails(runs, probe, "left_out", "short_dropping_one")

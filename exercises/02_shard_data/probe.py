@@ -114,6 +114,12 @@ def seeds(seed):
     return [Setting(24, 2, seed=one, epoch=epoch) for epoch in (1, 0) for one in few]
 
 
+def epoch_left_out(seed):
+    """One setting with different seeds, where set_epoch is not called."""
+    two = values.random_for(seed, "epoch left out").sample(range(2, 1000), 2)
+    return [Setting(24, 2, seed=one) for one in (0, 1, *two)]
+
+
 def far_epochs(seed):
     """One setting in epochs that lie far apart, powers of two and of ten among them."""
     far = [0, 1, 10, 64, 100, 128, 256, 500, 512, 1000, 1024, 4096, 10_000, 2**16, 10**6, 2**24]
@@ -124,7 +130,8 @@ def far_epochs(seed):
 def history(seed):
     """The settings whose orders are asked in many ways, by name."""
     rng = values.random_for(seed, "history")
-    given = Setting(rng.randrange(20, 40), 3, seed=rng.randrange(1, 1000), epoch=wandering(seed)[0])
+    n = 3 * rng.randrange(7, 13) + rng.randrange(1, 3)  # which needs padding, or drops something
+    given = Setting(n, 3, seed=rng.randrange(1, 1000), epoch=wandering(seed)[0])
     return {
         "given": given,
         "dropping": given._replace(drop_last=True),
@@ -225,7 +232,16 @@ def shards(rank, setting, ask=draw, *args, data=None):
 # The same order, asked in many ways
 
 
-WAYS = ("first", "second_pass", "abandoned_pass", "two_passes", "another_sampler", "detour", "epoch_set_twice")
+WAYS = (
+    "first",
+    "second_pass",
+    "abandoned_pass",
+    "two_passes",
+    "another_sampler",
+    "epoch_set_meanwhile",
+    "detour",
+    "epoch_set_twice",
+)
 EPOCH_SET_AGAIN = ("detour", "epoch_set_twice")
 
 
@@ -243,6 +259,11 @@ def by_history(student, data, setting, replica, way, detour):
         another = build(student, data, setting, replica)
         another.set_epoch(detour)
         indices(another, setting.n)
+    if way == "epoch_set_meanwhile":
+        going_on = iter(sampler)
+        begun = [plain(index) for index in islice(going_on, 1)]
+        sampler.set_epoch(detour)
+        return begun + indices(going_on, setting.n)
     if way == "detour":
         sampler.set_epoch(detour)
         indices(sampler, setting.n)
@@ -414,7 +435,7 @@ def orders(rank):
     told = histories(rank)
     fresh = FreshInterpreter(rank, "asked_freshly", rank.seed) if rank.rank == 0 and is_settled(told) else None
     rank.record("histories", told)
-    for asked in (general, small, seeds, far_epochs, in_order, left_out):
+    for asked in (general, small, seeds, far_epochs, in_order, left_out, epoch_left_out):
         rank.record(asked.__name__, [shards(rank, setting) for setting in asked(rank.seed)])
     rank.record("four_calls", shards(rank, Setting(13, 3), four_calls))
     rank.record("bad_ranks", [bad_rank(rank, n, *each) for n in (12, 0) for each in BAD_RANKS])
