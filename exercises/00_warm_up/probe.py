@@ -5,11 +5,12 @@ for all, for they need no other rank.
 """
 
 import copy
-import time
+import os
 from dataclasses import dataclass
 
 import torch
 
+from grader.kit import meeting, processes
 from grader.kit.values import generator, normal, random_for, short, token
 
 # -- total ------------------------------------------------------------------------------------------------------------
@@ -58,8 +59,9 @@ def summed(result, value):
 
 LETTER = 16 * 1024
 """Bytes of a letter, in which there is nothing to compress. More than the barriers move that go with files."""
-LATE = 0.1
-"""Seconds by which rank 1 comes after the others with its letter, so that arrival and rank are two orders."""
+LOOKS, LIMIT = 5, 2.0
+"""Looks in a row that must find all others asleep before rank 1 comes with its letter, so that arrival and rank are two
+orders; and seconds after which it comes anyway, by which nothing is judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +105,10 @@ def gather_in_order(rank):
     gather = rank.student.gather_in_order
     first = gather(word(rank.secret))
     rank.record("words", described(first))
-    own = letter(rank.secret)
+    own, pids = letter(rank.secret), meeting.tell_all(rank, "pids", os.getpid())
     if rank.rank == 1:
-        time.sleep(LATE)
+        others = [pid for number, pid in pids.items() if number != 1]
+        meeting.wait_until(processes.asleep_for(LOOKS, others), LIMIT)
     rank.record("letters", described(gather(own)))
     for number, names in enumerate(ROUNDS):
         value = OBJECTS[names[rank.rank]](rank.secret)
