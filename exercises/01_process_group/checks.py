@@ -85,7 +85,7 @@ def expect_own_gpus(run, probe):
     """The GPU, too, is that of the argument."""
     told = decisions(run, "misled_locally", len(probe.MISLEADING_LOCALLY))
     chosen = {rank: machines.gpu_of(run, one) for rank, one in enumerate(told)}
-    subject = "LOCAL_RANK and LOCAL_WORLD_SIZE say otherwise: the GPU selected by"
+    subject = "LOCAL_RANK, LOCAL_WORLD_SIZE and WORLD_SIZE say otherwise: the GPU selected by"
     machines.expect_of_staged(run, subject, {rank: f"GPU {rank}" for rank in chosen}, chosen)
 
 

@@ -24,7 +24,10 @@ ENOUGH, TOO_FEW = [(1, 1), (2, 2), (3, 2)], [(1, 2), (2, 3), (0, 2)]
 """(GPUs, world size) of the machines that are staged."""
 MISLEADING = [{"RANK": "1", "WORLD_SIZE": "3"}, {"RANK": "0", "WORLD_SIZE": "3"}]
 """What the environment says to rank 0 and to rank 1 of a group of two."""
-MISLEADING_LOCALLY = [{"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3"}, {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3"}]
+MISLEADING_LOCALLY = [
+    {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "3"},
+    {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "3"},
+]
 """The same where there is a GPU for each of them."""
 LAUNCHER = {"RANK": "0", "WORLD_SIZE": "2"}
 """What the environment says while bad arguments are handed in. Torch reads RANK where it is given the rank -1."""
