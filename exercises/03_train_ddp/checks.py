@@ -476,7 +476,10 @@ def expect_model(rank):
 
 def test_checkpoint(runs, probe):
     """The checkpoint loads into a bare model and holds the trained values"""
-    for training in [alone(runs, probe), *(run[0] for run in together(runs, probe))]:
+    every = [alone(runs, probe), *(run[0] for run in together(runs, probe))]
+    if holds(tiny, runs, probe):
+        every.append(tiny(runs, probe)[0])
+    for training in every:
         expect_saved(training, probe)
 
 
