@@ -68,7 +68,7 @@ class Training:
 
     def used(self, rate=1.0):
         """For each step what the rank took off its parameters, divided by the learning rate."""
-        pairs, names = pairwise(self.states), [name for name in self.states[0] if name != "scale"]
+        pairs, names = pairwise(self.states), trained(self.states[0])
         return [{name: (before[name] - after[name]) / rate for name in names} for before, after in pairs]
 
     def but_rounding(self, step, used, wanted, rate=1.0):
@@ -91,8 +91,8 @@ class Training:
         def gradient(state, numbers):
             inputs, targets = data[numbers]
             inputs = inputs + self.probe.shifts(self.rank.secret, inputs)
-            names = [name for name in state if name != "scale"]
-            return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
+            loss = lambda tensors: cross_entropy(logits(tensors, inputs), targets)  # noqa: E731
+            return replay.gradient(loss, state, trained(state))
 
         return [gradient(*step) for step in zip(self.states, self.batches, strict=False)]
 
@@ -115,6 +115,11 @@ class Training:
         wanted = f"equally many in each of {number} epochs"
         self.rank.expect(size and not rest, "the batches", wanted, f"{len(self.batches)} batches")
         return [list(chain(*self.batches[start : start + size])) for start in range(0, len(self.batches), size)]
+
+
+def trained(state):
+    """The names of the parameters that are not frozen."""
+    return [name for name in state if name.startswith(("module.", "head."))]
 
 
 def states_of(rank, probe, name):
@@ -179,6 +184,7 @@ def test_rendezvous(runs, probe):
         for size in rank.read("sizes", list[int]):
             rank.expect(size == 1, subject, "1, the argument", size)
         expect_default_place(rank)
+    expect_half_a_place(runs, probe)
 
 
 def expect_default_place(rank):
@@ -189,6 +195,22 @@ def expect_default_place(rank):
     for place in rank.read("asked", list[places.Place]):
         right = places.is_loopback(place["host"], own_name) and places.is_port(place["port"])
         rank.expect(right, subject, wanted, f"{place['host']}:{place['port']}")
+
+
+def expect_half_a_place(runs, probe):
+    """Where one of the two is missing the other one is used, and all ranks have one default port."""
+    for rank in chain(*runs("alone", recorded=["asked with an address"])):
+        for place in rank.read("asked with an address", list[places.Place]):
+            seen, subject = place["host"], "the address of the group where MASTER_PORT alone is missing"
+            rank.expect(seen == probe.OTHER_ADDRESS, subject, probe.OTHER_ADDRESS, seen)
+    for rank in chain(*runs("alone", recorded=["given port", "asked with a port"])):
+        given, subject = rank.read("given port", int), "the port of the group where MASTER_ADDR alone is missing"
+        for place in rank.read("asked with a port", list[places.Place]):
+            rank.expect_equal(place["port"], given, subject)
+    for run in runs("stumble", recorded=["asked"]):
+        ports = {place["port"] for rank in run for place in rank.read("asked", list[places.Place])}
+        subject = "the ranks' default ports where MASTER_PORT is missing"
+        run.expect(len(ports) <= 1, subject, "one, the same on all ranks", listed(sorted(map(str, ports))))
 
 
 # The arithmetic
@@ -454,7 +476,10 @@ def expect_model(rank):
 
 def test_checkpoint(runs, probe):
     """The checkpoint loads into a bare model and holds the trained values"""
-    for training in [alone(runs, probe), *(run[0] for run in together(runs, probe))]:
+    every = [alone(runs, probe), *(run[0] for run in together(runs, probe))]
+    if holds(tiny, runs, probe):
+        every.append(tiny(runs, probe)[0])
+    for training in every:
         expect_saved(training, probe)
 
 
@@ -535,6 +560,10 @@ def test_calls_again(runs, probe):
     expect_epochs(again)
     expect_batches(again)
     expect_plain_steps(again)
+    for state in again.states[1:]:
+        rest = {name: value for name, value in state.items() if name not in trained(state)}
+        subject = "what is frozen, and the buffers, in another call:"
+        rank.expect_equal(rest, {name: wanted[name] for name in rest}, subject)
     expect_rate(again)
     expect_all_used([again], rank.parameters["epochs"])
     expect_shuffled(again, rank.parameters["epochs"])

@@ -25,10 +25,14 @@ ROWS = 128
 """So many samples are shifted each in its own way, as many as any case has."""
 CHECKPOINT = "final.state"
 """No usual suffix: the name is the caller's."""
+BARE_NAME = "final"
+"""No suffix and no folder."""
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
-MISLEADING = {"RANK": "0", "WORLD_SIZE": "2"}
+MISLEADING = {"RANK": "1", "WORLD_SIZE": "2"}
 """What the environment of a rank that is alone says."""
+OTHER_ADDRESS = "127.0.0.3"
+"""Is this machine, and nobody's default."""
 NO_FOLDER = "no-folder-é"
 """A file of this name stands where the checkpoint's folder should be, so that nothing can be written there. Torch has
 a RuntimeError for that, but leaves a name that is not ASCII to open(), whose error is an OSError."""
@@ -225,12 +229,12 @@ def train(rank):
     parameters = rank.parameters
     folder = rank.scratch / "checkpoints"
     folder.mkdir()
-    options = dict(parameters["options"])
+    name, options = BARE_NAME if parameters.get("bare") else CHECKPOINT, dict(parameters["options"])
     if parameters["checkpoint"]:
-        options["checkpoint_path"] = folder / CHECKPOINT
+        options["checkpoint_path"] = folder / name
     if parameters.get("bare"):
         os.chdir(folder)
-        options["checkpoint_path"] = CHECKPOINT
+        options["checkpoint_path"] = name
     if parameters.get("older") and rank.rank == 0:
         torch.save(older_state(rank.secret, Classifier().tensors()), folder / CHECKPOINT)
     data = data_of(rank.seed, parameters["samples"])
@@ -241,7 +245,7 @@ def train(rank):
     returned = function(rank.rank, rank.world_size, model_class, data, parameters["epochs"], **options)
     rank.record("left", not dist.is_initialized())
     record_training(rank, notes, returned)
-    record_files(rank, folder)
+    record_files(rank, folder, name)
 
 
 def record_training(rank, notes, returned):
@@ -257,9 +261,9 @@ def record_training(rank, notes, returned):
     rank.record("returned", {"type": type(returned).__name__, "exact": exact, "trained": returned is notes.trained})
 
 
-def record_files(rank, folder):
+def record_files(rank, folder, name):
     """The checkpoint's bytes, the names beside it, and the strays."""
-    path = folder / CHECKPOINT
+    path = folder / name
     rank.record("files", sorted(str(file.relative_to(folder)) for file in folder.rglob("*")))
     rank.record("checkpoint", path.read_bytes() if path.is_file() else None)
     rank.record("strays", sorted(str(file.relative_to(rank.scratch)) for file in strays(rank.scratch, folder)))
@@ -276,13 +280,18 @@ def strays(scratch, folder):
 
 def stumble(rank):
     """Several calls in one process: of a model that raises in its second step on every rank alike, of one that works,
-    and calls in which one rank alone stumbles while the others go on."""
-    joined, pids = [], meeting.tell_all(rank, "pids", os.getpid())
+    while no port is given, and calls in which one rank alone stumbles while the others go on."""
+    joined, unplaced, pids = [], {}, meeting.tell_all(rank, "pids", os.getpid())
     others = [pid for number, pid in pids.items() if number != rank.rank]
-    stores.stand_in_for_stores(lambda options: joined.append(options) or {})
+    stores.stand_in_for_stores(lambda options: joined.append(options) or unplaced)
     for call, model_class in {"step": Stumbler, "again": Classifier}.items():
+        joined.clear()
+        if call == "again":  # whichever default ports the ranks ask for, they meet at the run's
+            unplaced["port"] = int(os.environ.pop("MASTER_PORT"))
         attempt(rank, call, model_class)
+        unplaced.clear()
         leave(rank, call)
+    rank.record("asked", [stores.asked_place(options) for options in joined])
     for call, culprit in ALONE.items():
         joined.clear()
         raised = attempt(rank, call, **staged_for(rank, call, rank.rank == culprit))
@@ -321,9 +330,9 @@ def staged_for(rank, call, stumbles):
 
 def alone(rank):
     """Four calls in one process, on one rank: one that is told no meeting place and asked for little, one of a model
-    that cannot be built (where several ranks let rank 0 build for all, the others would wait for it), one that is
-    interrupted, and a whole one with other data, another model and other options, which must owe nothing to those
-    before it."""
+    that cannot be built (where several ranks let rank 0 build for all, the others would wait for it) and that is told
+    an address alone, one that is interrupted and told a port alone, and a whole one with other data, another model and
+    other options, which must owe nothing to those before it."""
     asked, sizes, little = [], [], rank.parameters["little"]
 
     def place(options):
@@ -333,6 +342,8 @@ def alone(rank):
         sizes.append(size or rank.world_size)
         if sizes[-1] > rank.world_size:
             raise meeting.NeverMeet(f"the group waits for {size} ranks, and there is {rank.world_size}")
+        if not options.get("is_master"):
+            raise meeting.NeverMeet("the only rank waits for another one, which is to be rank 0")
         return {"host_name": "localhost", "port": 0}
 
     stores.stand_in_for_stores(place)
@@ -344,14 +355,22 @@ def alone(rank):
     first.unlink(missing_ok=True)
     for name in MISLEADING:
         os.environ.pop(name, None)
-    rank.record("asked", asked)
-    rank.record("sizes", sizes)
+    rank.record("asked", list(asked))
+    rank.record("sizes", list(sizes))
     leave(rank, "unplaced")
-    os.environ.setdefault("MASTER_ADDR", "localhost")
+    os.environ["MASTER_ADDR"] = OTHER_ADDRESS
+    os.environ.pop("MASTER_PORT")
+    asked.clear()
     attempt(rank, "unbuildable", Unbuildable)
+    rank.record("asked with an address", list(asked))
     leave(rank, "unbuildable")
+    os.environ.pop("MASTER_ADDR", None)
+    rank.record("given port", int(os.environ["MASTER_PORT"]))
+    asked.clear()
     interrupted(rank, data_of(rank.seed + 2, rank.parameters["samples"]))
+    rank.record("asked with a port", list(asked))
     leave(rank, "interrupted")
+    os.environ["MASTER_ADDR"] = "localhost"
     train(rank)
 
 
