@@ -30,6 +30,12 @@ class Found(Attempt):
     found: bool
 
 
+class Overwritten(Attempt):
+    """A save over an older file, and whether there is something else in its place now."""
+
+    changed: bool
+
+
 # What training computes
 
 
@@ -319,6 +325,9 @@ def test_leaves_training_alone(runs, probe):
             expect_saved(run, probe, name)
             subject = f"the model that was {told(probe, name)}, {probe.MORE} more steps later:"
             expect_resumed(probe, run, name, f"{name}_trained_on", subject)
+            for rank in run:
+                moved, subject = rank.read(f"{name}_moved", list[str]), "the random numbers that come after a save"
+                rank.expect(not moved, subject, "as without it", f"others, from {' and '.join(moved)} own generator")
     for name in probe.INSIDE:
         several = [run for run in runs("together", finished=False) if run.came_to([f"{name}_trained_on"])]
         for run in (*runs("alone"), *(run for run in several if lone_writer(run, "sgd_writes"))):
@@ -462,7 +471,7 @@ def expect_whole(rank, name, settled, before):
     rank.expect(new, subject, "the whole new file", condition(rank, data, before))
 
 
-def test_previous_survives(runs):
+def test_previous_survives(runs, probe):
     """A save that fails or dies in the middle leaves the previous file as it was, and another job can save there"""
     for run in runs("failing", finished=False):
         if len(run) == 1 or ("middle_left" in run[0] and lone_writer(run)):
@@ -475,6 +484,17 @@ def test_previous_survives(runs):
                 expect_outlived(run, "after rank 0 was killed while it saved")
     (run,) = runs("crash_alone", finished=False)
     expect_saves_again(run[1])
+    for run in runs("alone", finished=False):
+        for suffix in probe.SUFFIXES:
+            expect_not_written_to(run[0], f"a path in {suffix}")
+
+
+def expect_not_written_to(rank, path):
+    """The old file is there after a save that wrote to the path itself, which fails in the middle."""
+    if path in rank:
+        saved, subject = rank.read(path, Overwritten), f"the previous checkpoint, at {path}, after a write failed"
+        harmed = saved["raised"] and saved["changed"]
+        rank.expect(not harmed, subject, "the old file, unchanged", "something else", line=saved["line"])
 
 
 def expect_saves_again(witness):

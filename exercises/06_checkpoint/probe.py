@@ -6,6 +6,7 @@ can be had from the file alone. Nothing here knows an expected value.
 
 import os
 import pickle
+import random
 import threading
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
@@ -38,6 +39,8 @@ LOOKS = 30
 """Looks in a row that must find all other ranks asleep before a slow writer goes on."""
 FILE, KEYS = "checkpoint", ("model", "optimizer", "epoch")
 """FILE has no suffix, so nobody gets a temporary name by replacing one."""
+SUFFIXES = (".tmp", ".temp", ".part", ".partial", ".new")
+"""What temporary files are called; a checkpoint may be called so as well."""
 
 
 class Story(NamedTuple):
@@ -202,16 +205,17 @@ class Trainee:
 
 def alone(rank):
     """All that one rank can do by itself."""
-    folder = tell(rank, STORIES)
+    spy, folder = tell(rank, STORIES)
     load_from_gpu(rank, folder / "adamw.pt")
     save_inside_a_step(rank, folder)
     save_nested(rank, folder)
     try_paths(rank)
+    try_suffixes(rank, spy)
 
 
 def together(rank):
     """The same stories with several ranks, and a save that must fail."""
-    folder = tell(rank, TOGETHER)
+    _, folder = tell(rank, TOGETHER)
     save_inside_a_step(rank, folder)
     path = str(folder / f"{TOGETHER[0]}.pt" / FILE)
     rank.record("no_folder", Trainee(rank, "sgd").save(path, 1).described())
@@ -222,7 +226,7 @@ def tell(rank, names):
     spy, folder = disturb.WriteSpy(), files.shared_folder(rank, "checkpoints")
     for name in names:
         tell_one(rank, name, spy, folder)
-    return folder
+    return spy, folder
 
 
 def tell_one(rank, name, spy, folder):
@@ -235,7 +239,9 @@ def tell_one(rank, name, spy, folder):
         trainee = Trainee(rank, story.kind, wrapped=wrapped)
         trainee.model.hold()
         trainee.train(range(story.before))
+        before = generators()
         saved = trainee.save(path, epoch)
+        rank.record(f"{name}_moved", [whose for whose, state in generators().items() if state != before[whose]])
     rank.record(f"{name}_writes", sorted(set(noted)))
     rank.record(f"{name}_saved", (first if first.error else saved).described())
     everywhere = groups.all_agree(not first.error and not saved.error)
@@ -249,7 +255,13 @@ def tell_one(rank, name, spy, folder):
     rank.record(f"{name}_trained_on", trainee.train(more).model.state())
     for into in story.loaded:
         fresh = Trainee(rank, story.kind, "fresh", wrapped=into != "bare", own=True)
+        fresh.model.hold()
         fresh.train([0] if into == "used" else []).load_and_train(path, f"{name}_{into}", more)
+
+
+def generators():
+    """The states of the generators of random numbers that all of a process shares, by whose they are."""
+    return {"torch's": torch.get_rng_state().tolist(), "Python's": random.getstate()}
 
 
 def epoch_of(seed, name):
@@ -298,6 +310,31 @@ def try_paths(rank):
         trainee = Trainee(rank, "sgd")
         saved, loaded = trainee.save(path, 1), trainee.load(path)
         rank.record(what, {**(saved if saved.error else loaded).described(), "found": os.path.isfile(path)})
+
+
+def try_suffixes(rank, spy):
+    """Save twice to paths that end as temporary files often do. Once the second save has begun to write to the path
+    itself, the disk is full."""
+    folder, trainee = files.shared_folder(rank, "suffixes"), Trainee(rank, "sgd")
+    for suffix in SUFFIXES:
+        path = folder / f"{FILE}{suffix}"
+        first, before = trainee.save(str(path), 1), files.content(path)
+        with spy.telling(full_disk_at(path)):
+            second = trainee.save(str(path), 2)
+        disturb.limit_files(None)
+        outcome = (first if first.error else second).described()
+        rank.record(f"a path in {suffix}", {**outcome, "changed": files.content(path) != before})
+
+
+def full_disk_at(target):
+    """A handler that lets no file grow any more as soon as this one is opened to write to."""
+    path = disturb.real(target)
+
+    def fill_up(write):
+        if (write.step, write.path) == ("open", path):
+            disturb.limit_files(disturb.FIRST_BYTES)
+
+    return fill_up
 
 
 def resize(rank):

@@ -41,6 +41,13 @@ def gradient(seed, step, name):
     return values.normal(SHAPES[name], seed, "gradient", step, name)
 
 
+def gradient_that(there, seed, step, name):
+    """The gradient of a step where `there` is 1, one of zeros where it is "zeros", and None where it is 0."""
+    if there == "zeros":
+        return torch.zeros(SHAPES[name], dtype=torch.float64)
+    return gradient(seed, step, name) if there else None
+
+
 def keywords(options):
     """Options as an optimizer wants them; JSON has no tuples."""
     return {name: tuple(option) if isinstance(option, list) else option for name, option in options.items()}
@@ -75,12 +82,13 @@ class Training:
             self.optimizer.add_param_group(*self.grouped([group]))
 
     def give_gradients(self, step, present=None):
-        """Set the gradients of a step; to None where `present` (name -> one number a step) has a 0. What is frozen is
-        so until its first gradient."""
+        """Set the gradients of a step, to what `present` (name -> what `gradient_that` takes for each step) says. What
+        is frozen is so until its first gradient."""
         for name, parameter in self.parameters.items():
             there = present is None or present[name][step]
             parameter.requires_grad_(parameter.requires_grad or bool(there))
-            parameter.grad = gradient(self.rank.seed, step, name).to(self.rank.device) if there else None
+            given = gradient_that(there, self.rank.seed, step, name)
+            parameter.grad = None if given is None else given.to(self.rank.device)
 
     def advance(self, steps, present=None, before=lambda step: None):
         """Take the steps with these numbers, `before(step)` before each; returns the parameters after each."""
@@ -91,6 +99,11 @@ class Training:
             self.optimizer.step()
             history.append(values.copies(self.parameters))
         return history
+
+    def again(self):
+        """One more step with the gradients that are there; returns the parameters after it, as `advance` does."""
+        self.optimizer.step()
+        return [values.copies(self.parameters)]
 
     def visible(self):
         """What `param_groups` shows: of each group lr and the options that were given, and its parameters' names."""
@@ -224,7 +237,9 @@ def model_under_adamw(rank, case):
 def kinds(rank, case):
     """Every kind of element-wise optimizer. One list of parameters, no groups."""
     for title, training in trainings(rank, case, hand=list):
-        rank.record(title, training.advance(range(case["steps"])))
+        history = training.advance(range(case["steps"]))
+        training.parameters[case["frozen at last"]].requires_grad_(False)
+        rank.record(title, history + training.again())
 
 
 def several_groups(rank, case):

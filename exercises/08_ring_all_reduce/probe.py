@@ -103,7 +103,7 @@ SIZES = {
     "29 elements": Given(shape=(29,), sizes=(3,)),
     "a matrix of 33 elements": Given(shape=(3, 11), sizes=(2, 4)),
     "2 elements": Given(shape=(2,), sizes=(3, 4)),
-    "3 elements": Given(shape=(3,), sizes=(4,)),
+    "3 elements": Given(shape=(3,), sizes=(3, 4)),
     "1 element": Given(shape=(1,), sizes=(2,)),
     "a number without dimensions": Given(shape=(), sizes=(2, 3)),
     "no elements": Given(shape=(0,), sizes=(2, 3)),
