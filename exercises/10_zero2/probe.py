@@ -304,9 +304,9 @@ def accumulating(rank):
 
 
 ZEROED = 1
-"""The step in which zero_grad makes zeros of the gradients."""
-AFTER_CLEARING = {name: [1, 1, 1] for name in EVEN} | {"embedding": [0, 0, 1], "bias": [[0], [0], [0]]}
-"""Which gradients are there again, in the words of the manifest."""
+"""The step in which zero_grad is to make zeros of the gradients, or None after all."""
+AFTER_CLEARING = {name: [1, 1, 1] for name in EVEN} | {"embedding": [0, 1, 0], "bias": [[0], [0], [0]]}
+"""Which gradients are computed again, in the words of the manifest; where none is on any rank, they were None."""
 
 
 def clearing(rank):
