@@ -151,7 +151,7 @@ def gradient(probe, seed, secret, model, place, batches):
         def loss(given, inputs=inputs, targets=targets, skip=skip):
             return probe.loss_of(probe.compute(model, given, inputs, skip), targets)
 
-        found = replay.gradient(loss, tensors, names) if names else {}
+        found = replay.gradient(loss, tensors, names)
         sums = {name: sums.get(name, 0) + found.get(name, 0) for name in {**sums, **found}}
     return sums
 
