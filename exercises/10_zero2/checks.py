@@ -389,8 +389,12 @@ def test_accumulates(runs, probe):
 
 def test_zero_grad(runs, probe):
     """zero_grad clears the gradients, a step leaves none for the next, and another optimizer keeps its own"""
+
+    def again(rank, step, name):
+        return probe.there(probe.AFTER_CLEARING[name][step], rank)
+
     for run in judged(runs, probe, "clearing", ["cleared"]):
-        expect_steps(run, probe, "cleared")
+        expect_steps(run, probe, "cleared", given=again)
         expect_steps(run, probe, "another optimizer beside it", probe.MODEL)
 
 
@@ -405,7 +409,8 @@ def test_closures(runs, probe):
         expect_steps(run, probe, "steps with a closure")
         for rank in run:
             returned, nothing = rank.read("returned", Returned), rank.read("nothing", str)
-            rank.expect_equal(returned, [float(number + 1) for number in range(steps)], "what step(closure) returned")
+            wanted = [float(number + 1 + rank.rank) for number in range(steps)]
+            rank.expect_equal(returned, wanted, "what step(closure) returned, which is this rank's own loss")
             rank.expect(nothing == "NoneType", "what step() returned", "None", f"a {nothing}")
 
 
@@ -447,13 +452,13 @@ def kept(rank, title, when):
 
 
 def elements(probe, run):
-    return sum(probe.lengths(run.world_size))
+    return sum(map(sum, probe.lengths(run.world_size)))
 
 
 def test_gradients_freed(runs, probe):
     """After a step a rank keeps its share of the gradients at most"""
     for run in runs("memory", recorded=[f"{PLAIN}: between steps"]):
-        share, count = elements(probe, run) // run.world_size, len(probe.lengths(run.world_size))
+        share, count = elements(probe, run) // run.world_size, sum(map(len, probe.lengths(run.world_size)))
         for rank in run:
             wanted = f"at most {share + count} elements: 1/{run.world_size} of all, and one a parameter"
             for number, seen in enumerate(rank.read(f"{PLAIN}: gradient elements", list[int]), start=1):

@@ -303,17 +303,23 @@ def accumulating(rank):
     rank.record("accumulated", Training(rank, "SGD", case["options"]).advance(range(case["steps"]), micro_batches=2))
 
 
+ZEROED = 1
+"""The step in which zero_grad is to make zeros of the gradients, or None after all."""
+AFTER_CLEARING = {name: [1, 1, 1] for name in EVEN} | {"embedding": [0, 1, 0], "bias": [[0], [0], [0]]}
+"""Which gradients are computed again, in the words of the manifest; where none is on any rank, they were None."""
+
+
 def clearing(rank):
-    """Gradients that zero_grad clears before others are computed, before and after a step. Once they become zeros, not
-    None. The grader itself leaves `grad` alone here. Meanwhile another optimizer has gradients of its own, and steps
-    after this one."""
+    """Gradients that zero_grad clears before others are computed, before and after a step. Not all come again. Once
+    they become zeros, not None. The grader itself leaves `grad` alone here. Meanwhile another optimizer has gradients
+    of its own, and steps after this one."""
     case = rank.parameters["sizes"]
     training, history = Training(rank, "SGD", case["options"]), []
     other, beside = Training(rank, "SGD", case["options"], MODEL), []
     for step in range(case["steps"]):
         training.backward(step, micro_batch=1)
-        training.optimizer.zero_grad(set_to_none=step != 1)
-        training.backward(step)
+        training.optimizer.zero_grad(set_to_none=step != ZEROED)
+        training.backward(step, AFTER_CLEARING)
         other.backward(step)
         training.optimizer.step()
         training.optimizer.zero_grad()
@@ -335,7 +341,7 @@ def closures(rank):
         with torch.enable_grad():
             training.clear()
             training.backward(len(calls) - 1)
-        return torch.tensor(float(len(calls)))
+        return torch.tensor(float(len(calls) + rank.rank))
 
     for number in range(case["steps"]):
         calls.append([])
@@ -375,10 +381,10 @@ def measure(rank, title, kind, options):
     first step, what is left of the gradients."""
 
     def stepped(sizes, name):
-        shapes = [(size // 4, 4) if number % 2 else (size,) for number, size in enumerate(sizes)]
-        parameters = [nn.Parameter(torch.ones(shape, device=rank.device)) for shape in shapes]
+        groups = [{"params": [nn.Parameter(made) for made in ones(group, rank.device)]} for group in sizes]
+        parameters = [parameter for group in groups for parameter in group["params"]]
         meter = Meter(rank, name)
-        optimizer = rank.student.Zero2Optimizer(parameters, getattr(torch.optim, kind), **options)
+        optimizer = rank.student.Zero2Optimizer(groups, getattr(torch.optim, kind), **options)
         for unused in range(2):  # in the second step one parameter has no gradient
             optimizer.zero_grad()
             sum(parameter.square().sum() for parameter in parameters[unused:]).backward()  # each has its own storage
@@ -387,7 +393,7 @@ def measure(rank, title, kind, options):
         return parameters, meter, optimizer
 
     left = []
-    stepped([12, 24], f"{title}, small")  # warm up
+    stepped([[12, 24]], f"{title}, small")  # warm up
     left.clear()
     parameters, meter, optimizer = stepped(lengths(rank.world_size), title)
     rank.record(*meter.growth("after a step"))
@@ -399,8 +405,14 @@ def measure(rank, title, kind, options):
 
 
 def lengths(world_size):
-    """How many elements each parameter of the memory case has. Every second one is a matrix."""
-    return [UNIT * size for group in layout(world_size)[:-1] for size in group]
+    """How many elements each parameter of the memory case has, by group. The three ranks divide none."""
+    return [[UNIT * size + 4 for size in group] for group in layout(world_size)[:-1]]
+
+
+def ones(sizes, device):
+    """Tensors of so many elements each. Every second one is a matrix."""
+    shapes = [(size // 4, 4) if number % 2 else (size,) for number, size in enumerate(sizes)]
+    return [torch.ones(shape, device=device) for shape in shapes]
 
 
 def gradient_elements(parameters):

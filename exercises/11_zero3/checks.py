@@ -19,7 +19,7 @@ Drawn = list[list[Tensor]]
 """The random numbers of a step's blocks, by step."""
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic of a unit."""
-STACK = "a stack of blocks"
+STACK, TWO_NAMES = "a stack of blocks", "a block with two names"
 SGD = {"lr": 0.1, "momentum": 0.9}
 COUNTER = "passes"
 """The buffer of a stack that counts its calls."""
@@ -63,7 +63,8 @@ def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean, tr
             probe.dropping(model, (lambda inner: inner * next(numbers).to(inner.dtype)) if drawn else None)
             return functional_call(model, tensors, (inputs,), how)
 
-        return combine([replay.gradient(loss(rank), values) for rank in run])
+        used = [name for name in values if probe.UNUSED not in name]
+        return combine([replay.gradient(loss(rank), values, used) for rank in run])
 
     start = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer, values = replay.Optimizer(replay.RULES[kind], start), [start]
@@ -197,11 +198,18 @@ def test_state_dict(runs, probe):
             rank.expect_equal(sorted(state), sorted(wanted), "the keys of full_state_dict")
             rank.expect_like(state, wanted, "shape and dtype in full_state_dict")
             rank.expect_close(state, wanted, "before training,")
+            carried = rank.read("with a graph", list[str])
+            rank.expect(not carried, "tensors of full_state_dict that require gradients", "none", carried)
             if STACK in rank:
                 history, after = rank.read(STACK, History), {COUNTER: wanted[COUNTER] + probe.STEPS}
                 seen = {COUNTER: history[-1].get(COUNTER) if history else None}
                 subject = "after training, the buffer that counts calls of forward,"
                 rank.expect_close(seen, after, subject, stale={COUNTER: wanted[COUNTER]})
+    for run in judged(runs, probe, "models", [TWO_NAMES]):
+        wanted = sorted(probe.build(TWO_NAMES, run.seed).state_dict())
+        for rank in run:
+            for state in rank.read(TWO_NAMES, History):
+                rank.expect_equal(sorted(state), wanted, f"{TWO_NAMES}: the keys of full_state_dict")
     for run in judged(runs, probe, "dtypes", ["state in bfloat16"]):
         wanted = probe.build(STACK, run.seed, probe.COARSE).state_dict()
         for rank in run:

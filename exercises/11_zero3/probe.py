@@ -104,9 +104,13 @@ class TwoNames(Stack):
         self.blocks[2] = self.blocks[0]
 
 
+UNUSED = "unused"
+"""The name of a parameter that gets no gradient."""
+
+
 class BlocksOnly(nn.Module):
     """Nothing but blocks, each with one weight under two names. The first gets the inputs themselves, which need no
-    gradient; the weight of the second is not contiguous."""
+    gradient, and has a parameter that forward leaves out; the weight of the second is not contiguous."""
 
     def __init__(self):
         super().__init__()
@@ -114,9 +118,10 @@ class BlocksOnly(nn.Module):
         self.second.up.weight = nn.Parameter(torch.empty(WIDTH, WIDTH).mT)
         for block in (self.first, self.second):
             block.down.weight = block.up.weight
+        self.first.register_parameter(UNUSED, nn.Parameter(torch.zeros(HIDDEN)))
 
     def forward(self, inputs, *, scale=1.0):
-        return self.second(self.first(inputs, scale=scale), scale=scale)
+        return self.second(self.first(inputs, scale=SCALE * scale), scale=SCALE * scale)
 
 
 class NoBlock(nn.Module):
@@ -218,7 +223,10 @@ def parts(rank):
 def stack(rank):
     """The state before the first step and after each; each step's communication."""
     training = Training(rank, "a stack of blocks")
-    rank.record("state before training", training.state())
+    before = training.model.full_state_dict()
+    rank.record("state before training", values.copies(before))
+    rank.record("with a graph", sorted(name for name, tensor in before.items() if tensor.requires_grad))
+    del before
     rank.record("elements", elements_of(training.model))
     history = []
     for step in range(STEPS):
@@ -478,12 +486,13 @@ def warm_up(rank):
 
 
 def trained(rank, build_tower, witness, measure=lambda when: None):
-    """A sharded tower after two steps, which change no value, and an evaluation."""
+    """A sharded tower after two steps, which change no value, one of them in evaluation mode, and evaluations."""
     model = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block)
     optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(2, 8, device=rank.device)
     measure("before the first step")
     LOOKERS.append(witness.look)
-    for _ in range(2):
+    for training in (True, False):
+        model.train(training)
         witness.begin("forward")
         loss = model(inputs).square().mean()
         witness.begin("backward")
@@ -492,10 +501,10 @@ def trained(rank, build_tower, witness, measure=lambda when: None):
         model.finish_gradient_synchronization()
         optimizer.step()
         optimizer.zero_grad()
-    model.eval()
     with torch.no_grad():
         witness.begin("evaluation")
         model(inputs)
-    model.train()
     LOOKERS.clear()
+    model(inputs)  # nobody asks for its gradients
+    model.train()
     return model
