@@ -576,6 +576,10 @@ def test_slices(runs, probe):
     most = whole * (2 / tp + 0.1)  # two slices, since DDP has a buffer for gradients beside the parameters
     for rank in arrived(run, "large"):
         rank.expect_success(rank.read("large", Attempt), "parallelize of a large model")
+        mine = sum(shape.numel() // (tp if split(name) else 1) for name, shape in probe.large_shapes().items())
+        subject = f"elements in the parameters of up and down on a mesh of 1 x {tp}"
+        elements = rank.read("large elements", int)
+        rank.expect(elements <= mine, subject, f"{mine}, with slices of all but down's bias", elements)
         seen = memory.kept(rank, "large", "at rest")
         wanted = f"at most {amount(most)}, since up and down have {amount(whole)} and a slice {amount(whole / tp)}"
         rank.expect(seen <= most, f"what a rank keeps of up and down on a mesh of 1 x {tp}", wanted, amount(seen))

@@ -341,6 +341,12 @@ def large(side):
     return Model("mlp", torch.float64, width=side, hidden=2 * side, classes=side)
 
 
+def large_shapes():
+    """Those of its parameters, by name."""
+    with torch.device("meta"):
+        return {name: parameter.shape for name, parameter in large(SIDE).named_parameters()}
+
+
 def large_bytes():
     """Those of both matrices together, 8 MiB."""
     return 8 * 2 * 2 * SIDE * SIDE
@@ -360,7 +366,14 @@ def measure_memory(rank, mesh):
 def grown(rank, mesh, name, side):
     meter = Meter(rank, name)
     model, _ = parallelized(rank, large(side).to(rank.device), mesh.mesh)
-    return model and meter.growth("at rest")
+    growth = meter.growth("at rest")
+    rank.record(f"{name} elements", sum(local(one).numel() for one in model.parameters()))
+    return growth
+
+
+def local(tensor):
+    """What this rank has of it."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def refusals(rank, meshes):
