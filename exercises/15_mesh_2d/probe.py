@@ -320,7 +320,12 @@ def wide():
 
 
 def communicate(rank, mesh):
-    """Two steps of a wider model; the second is looked at."""
+    """Two steps of a wider model; the second is looked at, and of how many samples a loss is taken at most."""
+    samples = [0]
+
+    def noting_loss(outputs, targets):
+        samples.append(len(local(outputs)))
+        return mse_loss(outputs, targets)
 
     def go():
         model, _ = parallelized(rank, filled(wide(), rank.seed).to(rank.device), mesh.mesh)
@@ -328,9 +333,9 @@ def communicate(rank, mesh):
         for number in range(2):
             inputs, targets = values.normal((2, WIDE_BATCH, WIDE), mesh.secret, "wide", number).to(rank.device)
             with rank.region(f"step {number} on a mesh of {mesh.name}"):
-                rank.student.train_step(model, optimizer, inputs, targets, mse_loss)
+                rank.student.train_step(model, optimizer, inputs, targets, noting_loss)
 
-    rank.record(f"{mesh.name} traffic", rank.attempt(go).described())
+    rank.record(f"{mesh.name} traffic", {**rank.attempt(go).described(), "samples": max(samples)})
 
 
 SIDE = 512
