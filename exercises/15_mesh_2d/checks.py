@@ -38,6 +38,12 @@ class Returned(TypedDict):
     type: str
 
 
+class Sent(Attempt):
+    """Steps whose communication is judged; `samples` are those of the largest batch that a loss was taken of."""
+
+    samples: int
+
+
 class Trained(Attempt):
     """Outputs after each step, or those of no step; of each step the loss that was returned, and its type."""
 
@@ -507,7 +513,7 @@ def steps_on(runs, wanted):
     for dp, tp in run.parameters["traffic"]:
         if wanted(dp, tp):
             for rank in arrived(run, f"{dp}x{tp} traffic"):
-                rank.expect_success(rank.read(f"{dp}x{tp} traffic", Attempt), f"a step on a mesh of {dp} x {tp}")
+                rank.expect_success(rank.read(f"{dp}x{tp} traffic", Sent), f"a step on a mesh of {dp} x {tp}")
                 part = rank.during(f"step 1 on a mesh of {dp}x{tp}")
                 yield rank, dp, tp, part.at_least(SMALL)
 
@@ -558,7 +564,7 @@ def test_activations(runs, probe):
 
 
 def test_gradients(runs, probe):
-    """Gradients go through the dp group"""
+    """Gradients go through the dp group, and each row computes on its own batch"""
     model = probe.wide()
     for rank, dp, tp, part in steps_on(runs, lambda dp, tp: dp > 1):
         size = sum(8 * p.numel() // (tp if split(name) else 1) for name, p in model.named_parameters())
@@ -567,6 +573,9 @@ def test_gradients(runs, probe):
         subject = f"what a step sends through the dp group on a mesh of {dp} x {tp}"
         wanted = f"about {amount(size)} or more, which a rank's gradients have"
         rank.expect(seen.bytes >= least, subject, wanted, told(seen), line=line_of(seen))
+        samples, most = rank.read(f"{dp}x{tp} traffic", Sent)["samples"], probe.WIDE_BATCH
+        subject = f"samples of which a loss is taken on a mesh of {dp} x {tp}"
+        rank.expect(samples <= most, subject, f"{most}, those of the row's own batch", samples)
 
 
 def test_slices(runs, probe):
@@ -576,6 +585,10 @@ def test_slices(runs, probe):
     most = whole * (2 / tp + 0.1)  # two slices, since DDP has a buffer for gradients beside the parameters
     for rank in arrived(run, "large"):
         rank.expect_success(rank.read("large", Attempt), "parallelize of a large model")
+        mine = sum(shape.numel() // (tp if split(name) else 1) for name, shape in probe.large_shapes().items())
+        subject = f"elements in the parameters of up and down on a mesh of 1 x {tp}"
+        elements = rank.read("large elements", int)
+        rank.expect(elements <= mine, subject, f"{mine}, with slices of all but down's bias", elements)
         seen = memory.kept(rank, "large", "at rest")
         wanted = f"at most {amount(most)}, since up and down have {amount(whole)} and a slice {amount(whole / tp)}"
         rank.expect(seen <= most, f"what a rank keeps of up and down on a mesh of 1 x {tp}", wanted, amount(seen))

@@ -320,7 +320,12 @@ def wide():
 
 
 def communicate(rank, mesh):
-    """Two steps of a wider model; the second is looked at."""
+    """Two steps of a wider model; the second is looked at, and of how many samples a loss is taken at most."""
+    samples = [0]
+
+    def noting_loss(outputs, targets):
+        samples.append(len(local(outputs)))
+        return mse_loss(outputs, targets)
 
     def go():
         model, _ = parallelized(rank, filled(wide(), rank.seed).to(rank.device), mesh.mesh)
@@ -328,9 +333,9 @@ def communicate(rank, mesh):
         for number in range(2):
             inputs, targets = values.normal((2, WIDE_BATCH, WIDE), mesh.secret, "wide", number).to(rank.device)
             with rank.region(f"step {number} on a mesh of {mesh.name}"):
-                rank.student.train_step(model, optimizer, inputs, targets, mse_loss)
+                rank.student.train_step(model, optimizer, inputs, targets, noting_loss)
 
-    rank.record(f"{mesh.name} traffic", rank.attempt(go).described())
+    rank.record(f"{mesh.name} traffic", {**rank.attempt(go).described(), "samples": max(samples)})
 
 
 SIDE = 512
@@ -339,6 +344,12 @@ SIDE = 512
 def large(side):
     """A model of two matrices of side · 2 side."""
     return Model("mlp", torch.float64, width=side, hidden=2 * side, classes=side)
+
+
+def large_shapes():
+    """Those of its parameters, by name."""
+    with torch.device("meta"):
+        return {name: parameter.shape for name, parameter in large(SIDE).named_parameters()}
 
 
 def large_bytes():
@@ -360,7 +371,14 @@ def measure_memory(rank, mesh):
 def grown(rank, mesh, name, side):
     meter = Meter(rank, name)
     model, _ = parallelized(rank, large(side).to(rank.device), mesh.mesh)
-    return model and meter.growth("at rest")
+    growth = meter.growth("at rest")
+    rank.record(f"{name} elements", sum(local(one).numel() for one in model.parameters()))
+    return growth
+
+
+def local(tensor):
+    """What this rank has of it."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def refusals(rank, meshes):

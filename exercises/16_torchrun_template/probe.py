@@ -32,6 +32,8 @@ STEP = 4
 """So many steps rank 1 makes before it dies or stops: on two ranks it is in the middle of the second epoch."""
 NAME = "model"
 """Of the checkpoint: without a suffix, so nobody gets a temporary name by replacing one."""
+TEMPORARY = "model.tmp"
+"""Its name in one launch, so nobody gets a temporary one by putting this suffix in the place of another."""
 PATIENCE, NO_PATIENCE = 40, 10
 """Looks in a row without any movement that make a job stuck, at first, and once one has been stuck."""
 SECONDS, NOT_SO_MANY = 60.0, 10.0
@@ -261,7 +263,7 @@ def launches(rank):
     short = ["--epochs", "1", *lr, *options]
     wanted = [
         [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY, fresh=True)],
-        [show.job("alone", usual)],
+        [show.job("alone", usual, checkpoint=TEMPORARY)],
         [show.job("two", usual, agents=agent(2))],
         [show.job("three", usual, agents=agent(3))],
         [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, STEP))],
@@ -391,10 +393,10 @@ class Launcher:
 
     def start(
         self, name, arguments, *, agents=(None,), fresh=False, path=None, samples=SAMPLES, disturb=None, tear=None,
-        own=True, bare=False, changed=None, source="", content=None,
+        own=True, bare=False, changed=None, source="", content=None, checkpoint=NAME,
     ):  # fmt: skip
         folder = self.rank.scratch / name.replace(" ", "_").replace('"', "")
-        place = Path.cwd() / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / NAME
+        place = Path.cwd() / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / checkpoint
         place.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
         plan = {"seed": self.rank.seed, "samples": samples, "path": str(place), "disturb": disturb, "tear": tear}

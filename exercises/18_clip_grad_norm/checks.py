@@ -399,9 +399,30 @@ def test_groups(runs, probe):
 
 
 def test_alone(runs, probe):
-    """One rank alone: torch's own function"""
+    """One rank alone: all of this is so for its own shards"""
     every = [probe.FIRST, probe.MAXIMUM, probe.SMALL]
     came = calls_in(runs, probe, *every, family="alone")
     if not came:
         raise NotJudged("the code did not come so far")
     judge(came)
+    for check, stage in rarer(probe).items():
+        if holds(check, runs, probe):  # what is wrong on several ranks as well has been told
+            for call in calls_in(runs, probe, stage, family="alone"):
+                judge([call]) if call[2].norm_type in (2.0, math.inf) else judge_or_refused(call)
+
+
+def rarer(probe):
+    """The calls with what is rarer, by the check of them on several ranks."""
+    return {
+        test_tiny: probe.TINY,
+        test_layouts: probe.PLACES,
+        test_any_iterable: probe.KINDS,
+        test_dtypes_within: probe.WITHIN,
+        test_half: probe.LARGE,
+        test_not_finite: probe.NOT_FINITE,
+        test_maximum_of_nan: probe.MAXIMUM_OF_NAN,
+        test_other_norms: probe.OTHERS,
+        test_none: probe.NONE,
+        test_empty: probe.EMPTY,
+        test_no_parameters: probe.NO_PARAMETERS,
+    }

@@ -6,6 +6,7 @@ meet first comes first, and what may leave a rank waiting comes last. Nothing he
 
 import itertools
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +51,8 @@ USUAL = (Shard(), Shard((3, 4)))
 @dataclass(frozen=True)
 class Given:
     """What is clipped, and how. The ranks of a group have `shards` in turn, but the "first" or "last" of them may have
-    others, `odd`. `kind` is what the parameters come in."""
+    others, `odd`. `kind` is what the parameters come in; a `strange` caller has another default dtype than torch's own
+    and records no gradients."""
 
     max_norm: float = 1.0
     norm_type: float = 2.0
@@ -58,6 +60,7 @@ class Given:
     odd: tuple = ("", ())
     scale: float = 1.0
     kind: str = "list"
+    strange: bool = False
 
     def of(self, place, among):
         """The shards of a rank, by its number in its group of so many."""
@@ -107,7 +110,7 @@ PLACES = {
 }
 KINDS = {
     "parameters from a generator": Given(kind="generator"),
-    "parameters in a tuple": Given(0.1, INF, kind="tuple"),
+    "parameters in a tuple": Given(0.1, INF, kind="tuple", strange=True),
     "the gradient of a parameter that has been frozen": Given(shards=((Shard(), Shard((3, 4), frozen=True)),)),
     "a norm_type of 2, an int": Given(norm_type=2),
 }
@@ -119,7 +122,9 @@ WITHIN = {
 LARGE = {"float16 gradients whose squares overflow": Given(100.0, shards=((Shard((3, 4), F16),),), scale=400.0)}
 NOT_FINITE = {
     "an infinite gradient on the last rank": Given(odd=("last", with_odd("inf"))),
-    "a gradient of NaN on the first rank": Given(odd=("first", with_odd("nan"))),
+    "a gradient of NaN on the first rank, and infinite ones on the others": Given(
+        shards=(with_odd("inf"),), odd=("first", with_odd("nan"))
+    ),
     "a gradient of NaN on the last rank": Given(odd=("last", with_odd("nan"))),
     "a gradient of NaN on the last rank, and a max_norm of infinity": Given(INF, odd=("last", with_odd("nan"))),
     "an infinite gradient on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("inf"))),
@@ -237,12 +242,14 @@ def call(rank, name, given, place, among, former, **group):
     made = [parameter(rank, shard, before[str(nth)]) for nth, shard in enumerate(given.of(place, among))]
     parameters = [one for one, _ in made]
     places = [place_of(one.grad) for one in parameters]
-    around_it = state(parameters)
     how = () if given.norm_type == 2.0 and isinstance(given.norm_type, float) else (given.norm_type,)
-    with rank.region(f"the call with {name}"):
-        outcome = rank.attempt(
-            rank.student.clip_grad_norm_sharded_, handed(given.kind, parameters), given.max_norm, *how, **group
-        )
+    with caller(given.strange):
+        before_it = state(parameters)
+        with rank.region(f"the call with {name}"):
+            outcome = rank.attempt(
+                rank.student.clip_grad_norm_sharded_, handed(given.kind, parameters), given.max_norm, *how, **group
+            )
+        changed = [what for what, now in state(parameters).items() if now != before_it[what]]
     if among > 1:
         dist.barrier(group.get("group"))  # who has left something out, or raised alone, meets no call but this one
     value = outcome.value
@@ -258,11 +265,21 @@ def call(rank, name, given, place, among, former, **group):
             "elsewhere": [str(nth) for nth, one in enumerate(parameters) if place_of(one.grad) != places[nth]],
             "moved": sum(bool(one.ne(1).any()) for one in parameters),
             "around": [around(shard, memory) for shard, (_, memory) in zip(given.of(place, among), made, strict=True)],
-            "changed": [what for what, now in state(parameters).items() if now != around_it[what]],
+            "changed": changed,
             "overwritten": former is not None and not same(*former),
         },
     )
     return (value, norm) if is_tensor else None
+
+
+@contextmanager
+def caller(strange):
+    """What a caller may have set before the call."""
+    usual = torch.get_default_dtype()
+    with torch.set_grad_enabled(not strange):
+        torch.set_default_dtype(F64 if strange else usual)
+        yield
+    torch.set_default_dtype(usual)
 
 
 def state(parameters):
