@@ -74,7 +74,7 @@ AFTER, LONG_AFTER = 5, 500
 def single(secret):
     """(rate, warm-up steps) of trainings with one group of parameters; the last is a long one towards a low rate."""
     draw = random_for(secret, "single")
-    short = [(draw.uniform(0.01, 2.0), steps) for steps in (2, draw.randrange(5, 12))]
+    short = [(draw.uniform(0.01, 2.0), steps) for steps in (2, draw.randrange(5, 12, 2))]
     return [*short, (10 ** draw.uniform(-6, -4), draw.randrange(150, 300))]
 
 

@@ -516,7 +516,7 @@ def test_png(runs):
                 expect_picture(rank, rank.read("picture", Picture), name)
                 figure(rank, "third", f"{FUNCTION[family]} with {other} for its path")
                 more = rank.read("further files", list[str])
-                rank.expect_equal(more, [f"further.{name}"], f"{written} {other}")
+                rank.expect_equal(more, [f"plots/further.{name}"], f"{written} {other}")
 
 
 LEGEND = 0.03

@@ -50,7 +50,10 @@ KNOWN = {
     "all_reduce_bytes": [(0, 4), (1e9, 1), (1000, 2), (400e6, 8), (7, 3)],
     "all_reduce_seconds": [(0, 4, 1e9), (1e9, 1, 1e9), (8e9, 2, 4e9), (2e9, 16, 12.5e9), (7, 3, 2.0), (7, 3, 0.5)],
     "communication_efficiency": [(10e-3, 8e-3), (0, 2.5), (0.25, 0), (3, 1), (0.25, 0.75), (3e-9, 1e-9)],
-    "tensor_parallel_bytes": [(12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4), (3, 7, 5, 9, 0.5)],
+    "tensor_parallel_bytes": [
+        *((12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4), (3, 7, 5, 9, 0.5)),
+        (96, 1536, 2048, 12288),
+    ],
     "amdahl_speedup": [(0, 7), (1, 7), (0.5, 1), (0.9, 8), (1, 1)],
     "model_state_bytes": [
         *((100e6, 2, stage) for stage in (0, 1, 2, 3)),
@@ -238,10 +241,12 @@ def show(rank, draw, arguments, path):
         second = rank.attempt(draw, path, **given("second"))
         rank.record("second", described(second))
         rank.record("files", sorted(files() - before))
-        further = rank.scratch / f"further.{Path(path).name}"
+        further = rank.scratch / "plots" / f"further.{Path(path).name}"
+        further.parent.mkdir()
         third = rank.attempt(draw, further if isinstance(path, str) else str(further), **given("third"))
         rank.record("third", described(third))
-        rank.record("further files", sorted(files() - before - {Path(path).name}))
+        inside = {f"plots/{one.name}" for one in further.parent.iterdir()}
+        rank.record("further files", sorted(inside | files() - before - {Path(path).name, "plots"}))
         defaults = rank.attempt(draw)
         rank.record("defaults", described(defaults))
         rank.record("first at the end", described(first))

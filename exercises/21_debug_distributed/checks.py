@@ -11,29 +11,39 @@ import torch
 from grader.checks import Attempt, NotJudged, Tensor, Tensors, TypedDict, replay
 
 
-class Mean(Attempt):
-    """A call of mean_loss: what it returned, as a number and by type; the loss afterwards, and whether it still needs a
-    gradient."""
+class Handed(Attempt):
+    """A call with tensors: whether each still needs a gradient, and whether one has other memory than before, other
+    strides, or left its graph."""
+
+    graph: list[bool]
+    moved: bool
+
+
+class Mean(Handed):
+    """A call of mean_loss: what it returned, as a number and by type, and the loss afterwards."""
 
     type: str
     mean: float | None
     after: Tensor
-    graph: list[bool]
 
 
-class Returned(Attempt):
+class Returned(Handed):
     """A call of exchange or pass_around: the tensors that it returned, None for what is none, and the arguments
     afterwards."""
 
     returned: list[Tensor | None]
     needs_gradient: bool
     after: list[Tensor]
-    graph: list[bool]
 
 
-class InPlace(Attempt):
+class Passed(Returned):
+    """Of pass_around also whether it returned the argument itself."""
+
+    itself: bool
+
+
+class InPlace(Handed):
     after: Tensor
-    graph: list[bool]
 
 
 class Model(Attempt):
@@ -155,6 +165,7 @@ def expect_graph(rank, seen, given, subject):
         for graph in (before, seen["graph"])
     ]
     rank.expect(seen["graph"] == before, subject, *words)
+    rank.expect(not seen["moved"], subject, "with its memory, strides and graph", "with others")
 
 
 def as_it_was(seen, before):
@@ -242,13 +253,14 @@ def expect_passed(calls):
     for run, name, given, ranks in calls:
         drawn = {one: given.values(run[one].secret, name) for one in ranks}
         for place, one in enumerate(ranks):
-            seen = outcome(run[one], "pass_around", name, Returned)
+            seen = outcome(run[one], "pass_around", name, Passed)
             subject = f"what comes around, {name}"
             right = {"these are the elements of the next rank": drawn[ranks[(place + 1) % len(ranks)]]}
             wrong = {"these are the rank's own elements": drawn[one], **right}
             run[one].expect(len(seen["returned"]) == 1, subject, "a tensor", "something else")
             expect_same(run[one], seen["returned"][0], drawn[ranks[place - 1]], subject, wrong)
             run[one].expect(not seen["needs_gradient"], subject, "a tensor that needs no gradient", "one that does")
+            run[one].expect(not seen["itself"], subject, "a new tensor", "the argument itself")
             expect_kept(run[one], seen, [drawn[one]], [given], name)
 
 
@@ -375,7 +387,7 @@ def test_epochs_train(runs, probe):
 def gradient_of(probe, model, batch, tensors):
     """The gradient of the mean loss over a batch, by name; of parameters that it does not use zero."""
     inputs, targets = batch
-    names = [name for name in tensors if model is probe.Branching or name != "left"]
+    names = sorted({*tensors} - {model.frozen})
 
     def loss(named):
         return probe.mse_loss(model.compute(named, inputs), targets) + sum(0 * named[name].sum() for name in names)
@@ -383,20 +395,18 @@ def gradient_of(probe, model, batch, tensors):
     return replay.gradient(loss, tensors, names)
 
 
-def expect_trained(rank, after, start, steps, model, probe, name, momentum=None):
-    """The parameters after plain SGD by the mean gradient of each step's batches, of which there is one for each rank
+def expect_trained(rank, after, start, steps, model, probe, name):
+    """The parameters after Adagrad by the mean gradient of each step's batches, of which there is one for each rank
     that has one."""
     rank.expect_like(after, start, f"the parameters after training with {name}")
-    momentum = probe.MOMENTUM if momentum is None else momentum
+    options = {"lr": probe.LEARNING_RATE, "eps": probe.EPS, "weight_decay": model.decay}
 
     def trained(weigh, steps=steps):
-        tensors, velocity = dict(start), {}
+        optimizer = replay.Optimizer(replay.adagrad, start)
         for batches in steps:
-            gradients = [gradient_of(probe, model, batch, tensors) for batch in batches]
-            for one, g in weigh(gradients).items():
-                velocity[one] = momentum * velocity[one] + g if one in velocity else g
-                tensors[one] = tensors[one] - probe.LEARNING_RATE * velocity[one]
-        return tensors
+            gradients = [gradient_of(probe, model, batch, optimizer.values) for batch in batches]
+            optimizer.step(weigh(gradients), lambda _: options)
+        return optimizer.values
 
     wanted = trained(replay.mean)
     subject = f"after training with {name}, parameter"
@@ -435,8 +445,7 @@ def expect_all_trained(runs, probe, program, plans, before=()):
             start = probe.initial(run.seed, plan.model, name)
             for rank in run:
                 seen = outcome(rank, program, name, Trained)
-                momentum = 0.0 if plan.model is probe.Branching else None
-                expect_trained(rank, seen["after"], start, steps, plan.model, probe, name, momentum)
+                expect_trained(rank, seen["after"], start, steps, plan.model, probe, name)
                 expect_found(rank, seen, start, plan.model, probe, name)
                 own = len(every[rank.rank])
                 rank.expect_equal(seen["left"], own, f"how many batches the list has after training with {name}")
@@ -444,9 +453,8 @@ def expect_all_trained(runs, probe, program, plans, before=()):
 
 def expect_found(rank, seen, start, model, probe, name):
     """The model is as it was but for its elements."""
-    frozen = {"left"} if model is probe.Straight else set()
     subject = f"the parameters that need a gradient after training with {name}"
-    rank.expect_equal(sorted(seen["learning"]), sorted({*start} - frozen), subject)
+    rank.expect_equal(sorted(seen["learning"]), sorted({*start} - {model.frozen}), subject)
     rank.expect(
         seen["mode"], f"the model after training with {name}", "in training mode, as before", "in evaluation mode"
     )

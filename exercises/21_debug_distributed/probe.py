@@ -25,7 +25,8 @@ F16, F32, F64, BF16, INT, BOOL = torch.float16, torch.float32, torch.float64, to
 @dataclass(frozen=True)
 class Given:
     """A tensor of each rank. Where `strided`, which the ranks go through in turn, it is transposed, and a part of a
-    longer piece of memory; `graph` makes it need a gradient. In `odd` one rank's elements are this, the last one's."""
+    longer piece of memory; `graph` makes it need a gradient: as in training it is no leaf, but for rank 0's. In `odd`
+    one rank's elements are this, the last one's."""
 
     shape: tuple = ()
     dtype: torch.dtype = F64
@@ -48,7 +49,8 @@ class Given:
         if self.strided[rank.rank % len(self.strided)]:
             memory = torch.zeros((made.shape[1], made.shape[0] + 2), dtype=made.dtype, device=device)
             made = memory[:, 1:-1].t().copy_(made)
-        return made.requires_grad_() if self.graph else made
+        made = made.requires_grad_() if self.graph else made
+        return made.clone() if self.graph and rank.rank else made
 
 
 LOSSES = {
@@ -57,6 +59,8 @@ LOSSES = {
     "losses that need a gradient": Given(graph=True),
     "a loss of NaN on the last rank": Given(odd=math.nan),
     "an infinite loss on the last rank": Given(odd=math.inf),
+    "a loss of 0 on the last rank": Given(odd=0.0),
+    "a loss far below 0 on the last rank": Given(odd=-1000.0),
 }
 PAIRS = {
     "two vectors": (Given((5,)), Given((3,))),
@@ -68,6 +72,7 @@ PAIRS = {
     "int64 and bfloat16": (Given((2, 2), INT), Given((4,), BF16)),
     "two numbers, in float16 and int64": (Given((), F16), Given((), INT)),
     "two vectors, of which the second is empty": (Given((6,)), Given((0,))),
+    "no elements, and a vector": (Given((0, 2)), Given((3,))),
     "two vectors that need gradients": (Given((4,), graph=True), Given((4,), graph=True)),
 }
 TENSORS = {
@@ -130,6 +135,11 @@ def collective(rank, program, given, call, ways=({}, {"group": None}, {"group": 
         rank.record(f"{program}: {name}", came)
 
 
+def place_of(tensor):
+    """Where a tensor's elements are in memory, and whether it comes from an operation of autograd."""
+    return tensor.data_ptr(), tensor.stride(), tensor.grad_fn is not None
+
+
 def plain(value):
     return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else None
 
@@ -144,7 +154,7 @@ def mean_loss(rank):
     def call(name, given, **group):
         last = rank.rank == members(name, rank.world_size)[-1]
         loss = given.placed(loss_of(given, rank.secret, name, last), rank)
-        loss = loss.clone() if given.graph and rank.rank else loss  # as in training: no leaf, but for rank 0
+        before = place_of(loss)
         outcome = rank.attempt(rank.student.mean_loss, loss, **group)
         return {
             **outcome.described(),
@@ -152,6 +162,7 @@ def mean_loss(rank):
             "mean": values.number(outcome.value),
             "after": plain(loss),
             "graph": [loss.requires_grad],
+            "moved": place_of(loss) != before,
         }
 
     collective(rank, "mean_loss", LOSSES, call)
@@ -172,6 +183,7 @@ def exchange(rank):
     def call(name, given, **group):
         drawn = pair_of(given, rank.secret, name)
         handed = [one.placed(elements, rank) for one, elements in zip(given, drawn, strict=True)]
+        before = [place_of(one) for one in handed]
         outcome = rank.attempt(rank.student.exchange, *handed, **group)
         returned = outcome.value if isinstance(outcome.value, tuple | list) else ()
         came = [plain(one) for one in returned]
@@ -183,6 +195,7 @@ def exchange(rank):
             "needs_gradient": any(isinstance(one, torch.Tensor) and one.requires_grad for one in returned),
             "after": [plain(one) for one in handed],
             "graph": [one.requires_grad for one in handed],
+            "moved": [place_of(one) for one in handed] != before,
         }
 
     collective(rank, "exchange", PAIRS, call)
@@ -191,6 +204,7 @@ def exchange(rank):
 def pass_around(rank):
     def call(name, given, **group):
         handed = given.placed(given.values(rank.secret, name), rank)
+        before = place_of(handed)
         outcome = rank.attempt(rank.student.pass_around, handed, **group)
         came, value = plain(outcome.value), outcome.value
         overwritten(value)
@@ -203,6 +217,8 @@ def pass_around(rank):
             "needs_gradient": isinstance(value, torch.Tensor) and value.requires_grad,
             "after": [after],
             "graph": [handed.requires_grad],
+            "moved": place_of(handed) != before,
+            "itself": value is handed,
         }
 
     collective(rank, "pass_around", TENSORS, call)
@@ -222,9 +238,10 @@ def pass_around(rank):
 def broadcast_in_group(rank):
     def call(name, given, **group):
         tensor = given.placed(given.values(rank.secret, name), rank)
-        memory = tensor.detach()
+        memory, before = tensor.detach(), place_of(tensor)
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
-        return {**outcome.described(), "after": plain(memory), "graph": [tensor.requires_grad]}
+        seen = {"graph": [tensor.requires_grad], "moved": place_of(tensor) != before}
+        return {**outcome.described(), "after": plain(memory), **seen}
 
     collective(rank, "broadcast_in_group", TENSORS, call, [{"group": dist.group.WORLD}])
 
@@ -232,9 +249,9 @@ def broadcast_in_group(rank):
 # -- training ---------------------------------------------------------------------------------------------------------
 
 WIDTH, OUT = 6, 3
-LEARNING_RATE, MOMENTUM = 0.1, 0.9
+LEARNING_RATE, EPS = 0.1, 1.0
 PARAMETERS = {
-    **dict.fromkeys(("first", "left", "right", "never"), (WIDTH, WIDTH)),
+    **dict.fromkeys(("first", "still", "left", "right", "never"), (WIDTH, WIDTH)),
     "last": (OUT, WIDTH),
 }
 """Shapes by name. A straight model has the first and the last, and a frozen one in between."""
@@ -252,7 +269,7 @@ class Network(spies.FunctionalModel):
     def __init__(self, rank, name):
         super().__init__()
         for one, value in initial(rank.seed, type(self), name).items():
-            self.register_parameter(one, nn.Parameter(value))
+            self.register_parameter(one, nn.Parameter(value, requires_grad=one != self.frozen))
         self.notes = spies.StepNotes()
         self.to(rank.device)
 
@@ -265,9 +282,7 @@ class Network(spies.FunctionalModel):
 class Straight(Network):
     """Its middle layer is frozen."""
 
-    def __init__(self, rank, name):
-        super().__init__(rank, name)
-        self.left.requires_grad_(False)
+    frozen, decay = "left", 0.1
 
     @staticmethod
     def compute(tensors, inputs):
@@ -276,11 +291,14 @@ class Straight(Network):
 
 
 class Branching(Network):
-    """Goes left or right by the first input's sign, or nowhere where it is 0."""
+    """Goes left or right by the first input's sign, or nowhere where it is 0. One layer before that is frozen."""
+
+    frozen, decay = "still", 0.0
 
     @staticmethod
     def compute(tensors, inputs):
         hidden, way = torch.tanh(linear(inputs[:, 1:], tensors["first"])), float(inputs[0, 0])
+        hidden = torch.tanh(linear(hidden, tensors["still"]))
         if way:
             hidden = torch.tanh(linear(hidden, tensors["left" if way < 0 else "right"]))
         return linear(hidden, tensors["last"])
@@ -336,20 +354,19 @@ NONE = {
 BY_HAND = {"four steps": Plan(), "one step": Plan((1, 1, 1)), "no batch": Plan((0, 0, 0))}
 
 
-def optimizer_of(model, momentum=MOMENTUM, *, frozen=False):
-    """A group for each parameter. Those that are frozen are among them if asked for: they would decay, had they
-    gradients."""
-    learning = [one for one in model.parameters() if one.requires_grad]
-    others = [one for one in model.parameters() if frozen and not one.requires_grad]
-    every = [*({"params": [one]} for one in learning), *({"params": [one], "weight_decay": 1.0} for one in others)]
-    return torch.optim.SGD(every, LEARNING_RATE, momentum)
+def optimizer_of(model):
+    """A group for each parameter. Those that are frozen are among them: they would decay, had they gradients. The mean
+    of the ranks' steps is not the step by their mean gradient, as it would be with SGD. Without decay a gradient of
+    zero changes nothing."""
+    every = [{"params": [one], "weight_decay": model.decay if one.requires_grad else 1.0} for one in model.parameters()]
+    return torch.optim.Adagrad(every, LEARNING_RATE, eps=EPS)
 
 
-def trained(rank, program, plans, **options):
+def trained(rank, program, plans):
     """What the model is after each of these trainings, or what was raised."""
     for name, plan in plans.items():
         model = plan.model(rank, name)
-        optimizer = optimizer_of(model, 0.0 if plan.model is Branching else MOMENTUM, **options)
+        optimizer = optimizer_of(model)
         batches = [tuple(one.to(rank.device) for one in pair) for pair in plan.of(rank.secret, name, rank.rank)]
         outcome = rank.attempt(getattr(rank.student, program), model, batches, optimizer, mse_loss)
         if rank.world_size > 1:
@@ -373,7 +390,7 @@ def train_uneven(rank):
 
 
 def train_by_hand(rank):
-    trained(rank, "train_by_hand", BY_HAND, frozen=True)
+    trained(rank, "train_by_hand", BY_HAND)
 
 
 EPOCHS, BATCH_SIZE = 3, 8

@@ -1,4 +1,4 @@
-"""Parameters instead of gradients where that is the same, hooks on parameters, and every rank in turn."""
+"""Parameters one by one: who uses them is asked, and gradients are gathered; tensors of every rank in turn."""
 
 import torch
 import torch.distributed as dist
@@ -61,14 +61,19 @@ def train_epochs(ddp_model, dataset, epochs, batch_size, optimizer, loss_fn):
 
 
 def train_branches(model, batches, optimizer, loss_fn):
-    """A step by one's own gradient and the mean of the parameters: the same, for plain SGD."""
+    """What nobody uses in a step has no gradient in it."""
+    learning = [one for one in model.parameters() if one.requires_grad]
     for inputs, targets in batches:
-        optimizer.zero_grad()
-        loss_fn(model(inputs), targets).backward()
+        gradients = torch.autograd.grad(loss_fn(model(inputs), targets), learning, allow_unused=True)
+        users = torch.tensor([float(one is not None) for one in gradients], device=inputs.device)
+        dist.all_reduce(users)
+        for parameter, gradient, many in zip(learning, gradients, users.tolist(), strict=True):
+            parameter.grad = None
+            if many:
+                total = torch.zeros_like(parameter) if gradient is None else gradient.contiguous()
+                dist.all_reduce(total)
+                parameter.grad = total / dist.get_world_size()
         optimizer.step()
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.data)
-            parameter.data /= dist.get_world_size()
 
 
 def train_uneven(model, batches, optimizer, loss_fn):
