@@ -92,6 +92,37 @@ def test_a_staged_machine_notes_what_is_decided_and_refuses_what_it_does_not_hav
     assert "GLOW" in misspelt["error"] and not misspelt["groups"]
 
 
+NAMED = """
+import inspect, torch, torch.distributed as dist
+from grader.kit.machine import StagedMachine
+
+real = {}
+for module in (torch.cuda, torch.accelerator, dist):
+    for name, one in vars(module).items():
+        try:
+            real[module, name] = one, inspect.signature(one).parameters.values()
+        except (TypeError, ValueError):
+            pass
+StagedMachine()
+seen = 0
+for (module, name), (one, parameters) in real.items():
+    stand_in = getattr(module, name)
+    if stand_in is not one:
+        unnamed = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+        named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        inspect.signature(stand_in).bind(*unnamed, **dict.fromkeys(named))
+        seen += 1
+print(seen)
+"""
+
+
+def test_what_stands_in_takes_arguments_by_their_names() -> None:
+    """As in `torch.cuda.set_device(device=rank)`."""
+    done = subprocess.run([sys.executable, "-c", NAMED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 30
+
+
 def run() -> RunView:
     record = RankRecord(rank=0, ending=Finished())
     return RunView(Run(case=Case(name="c", world_size=1, probe="c"), ranks=(record,), seconds=1.0))

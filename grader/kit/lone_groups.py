@@ -131,5 +131,8 @@ def _gather_object(obj: Any, object_gather_list: list[Any] | None = None, *_: An
         _all_gather_object(object_gather_list, obj)
 
 
-def _scatter_object_list(output: list[Any], objects: list[Any] | None = None, *_: Any, **__: Any) -> None:
-    output[0] = objects[dist.get_rank()] if objects else None
+def _scatter_object_list(
+    scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None, *_: Any, **__: Any
+) -> None:
+    given = scatter_object_input_list
+    scatter_object_output_list[0] = given[dist.get_rank()] if given else None

@@ -22,6 +22,7 @@ from grader.kit.stores import replace_everywhere
 
 CAPABILITY, MEMORY = (9, 0), 2**36
 """Of each staged GPU; the memory in bytes."""
+PROPERTIES = {"name": "staged", "total_memory": MEMORY, "multi_processor_count": 132, "major": 9, "minor": 0}
 SILENT = (
     *("init", "synchronize", "empty_cache", "ipc_collect", "manual_seed", "manual_seed_all"),
     *("reset_peak_memory_stats", "reset_max_memory_allocated", "set_per_process_memory_fraction"),
@@ -79,13 +80,13 @@ class StagedMachine:
                 "current_device": lambda: self.current,
                 "set_device": self._select,
                 "device": self._scope,
-                "get_device_name": lambda *_: "staged",
-                "get_device_properties": lambda *_: SimpleNamespace(name="staged", total_memory=MEMORY),
-                "get_device_capability": lambda *_: CAPABILITY,
+                "get_device_name": lambda *_, **__: "staged",
+                "get_device_properties": lambda *_, **__: SimpleNamespace(**PROPERTIES),
+                "get_device_capability": lambda *_, **__: CAPABILITY,
                 "is_bf16_supported": lambda *_, **__: self.gpus > 0,
                 "is_initialized": lambda: self.gpus > 0,
-                "mem_get_info": lambda *_: (MEMORY, MEMORY),
-                **dict.fromkeys(EMPTY, lambda *_: 0),
+                "mem_get_info": lambda *_, **__: (MEMORY, MEMORY),
+                **dict.fromkeys(EMPTY, lambda *_, **__: 0),
                 **dict.fromkeys(SILENT, _nothing),
             },
             torch.cuda.nccl: {"version": lambda: (2, 0, 0)},
@@ -113,17 +114,17 @@ class StagedMachine:
             raise RuntimeError(f"CUDA error: invalid device ordinal (GPU {index} of {self.gpus})")
         return index
 
-    def _select(self, where: Any) -> None:
+    def _select(self, device: Any) -> None:
         """torch.cuda.set_device. Like the real one it ignores a negative index."""
-        index = self._index_of(where)
+        index = self._index_of(device)
         if index >= 0:
             self.current, self.selected = index, True
 
     @contextmanager
-    def _scope(self, where: Any) -> Iterator[None]:
+    def _scope(self, device: Any) -> Iterator[None]:
         """torch.cuda.device: a GPU that is current inside a with block and no longer after it."""
         outer = self.current, self.selected
-        self._select(where)
+        self._select(device)
         try:
             yield
         finally:
