@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grader.checks.tolerance import BLOCK, Reduction, Tolerance, magnitude, tolerance
+from grader.checks.tolerance import BLOCK, Reduction, Tolerance, lost_in_difference, magnitude, tolerance
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 FINE = [torch.float64, torch.float32]
@@ -175,3 +175,19 @@ def test_magnitude_looks_at_finite_elements_only() -> None:
 def test_fewer_than_one_term_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         tolerance(torch.float64, Reduction.REORDERED, 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds, size=st.integers(-12, 0))
+def test_what_a_difference_loses_is_allowed_and_hides_nothing_else(dtype: torch.dtype, seed: int, size: int) -> None:
+    """A step off a parameter, recovered from the parameter before and after it."""
+    generator = torch.Generator().manual_seed(seed)
+    before, gradient = (torch.randn(50, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2))
+    rate = 10.0**size
+    gradient = gradient.clamp(-(before.abs() / rate / 2).double(), (before.abs() / rate / 2).double()).to(dtype)
+    after = before - rate * gradient
+    lost = lost_in_difference(before, after).double()
+    taken, step = (before - after).double(), rate * gradient.double()
+    assert ((taken - step).abs() <= lost).all()
+    assert not ((taken - 2 * step).abs() <= lost)[step.abs() > 2 * lost].any()

@@ -11,17 +11,15 @@ from collections import Counter
 from functools import partial
 from itertools import chain, pairwise
 
-import torch
 from torch.nn.functional import cross_entropy
 
 from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, places, replay
+from grader.checks.tolerance import lost_in_difference
 
 DEFAULTS = {"batch_size": 32, "lr": 0.1}
 STEPS = 4
 """A step's gradient is recovered as (before - after) / lr. So many dependent steps have room for the rounding of both
 parameters."""
-ROUNDINGS = 2
-"""Machine epsilons of a parameter that a step may be off by: its product, its sum, and the difference of two states."""
 
 
 class Returned(TypedDict):
@@ -76,9 +74,9 @@ class Training:
         large parameter and a small gradient little is left in the difference of two states."""
         found = {}
         for name, one in used.items():
-            size = torch.maximum(self.states[step][name].abs(), self.states[step + 1][name].abs())
-            near = (one - wanted[name]).abs() <= ROUNDINGS * torch.finfo(one.dtype).eps * size / rate
-            found[name] = torch.where(near & one.isfinite(), wanted[name], one)
+            lost = lost_in_difference(self.states[step][name], self.states[step + 1][name])
+            near = (one - wanted[name]).abs() * abs(rate) <= lost
+            found[name] = wanted[name].where(near & one.isfinite(), one)
         return found
 
     def gradients(self):

@@ -125,22 +125,19 @@ class Stumbler(Classifier):
         if torch.is_grad_enabled():
             self.forwards += 1
             if self.forwards == 2:
-                raise Stumble("the second step stumbles")
+                self.stumble()
         return super().forward(inputs)
 
+    def stumble(self):
+        raise Stumble("the second step stumbles")
 
-class Interrupted(Classifier):
-    """Somebody presses Ctrl-C in its second training forward."""
 
-    forwards = 0
+class Interrupted(Stumbler):
+    """Somebody presses Ctrl-C there."""
 
-    def forward(self, inputs):
-        if torch.is_grad_enabled():
-            self.forwards += 1
-            if self.forwards == 2:
-                self.notes.pressed = True
-                raise KeyboardInterrupt
-        return super().forward(inputs)
+    def stumble(self):
+        self.notes.pressed = True
+        raise KeyboardInterrupt
 
 
 class Unbuildable(Classifier):

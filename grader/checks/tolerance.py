@@ -53,6 +53,9 @@ CEILING_EPSILONS = 8
 CEILING_OF_ALL = 1 / 8
 """What no dtype may exceed, float8 included, so that a wrong factor never hides."""
 
+DIFFERENCE_ROUNDINGS = 2
+"""Machine epsilons of a value by which the difference of it and the next one may miss the step between them: the step's
+product, the sum, and the difference are rounded once each."""
 MEMORY_SLACK = 0.1
 """What a rank may keep besides, as a fraction of the bytes that are dealt out among the ranks: step counts,
 dictionaries, and the up to 4 KiB by which malloc rounds up each tensor."""
@@ -151,6 +154,12 @@ def magnitude(tensor: torch.Tensor) -> float:
             return largest
     sizes = tensor.abs()
     return float(sizes.where(sizes.isfinite(), 0).max())
+
+
+def lost_in_difference(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """For each element how far `before - after` may be from a step that was no larger than `before`. Beside a large
+    value a small step keeps few of its digits, of which no relative tolerance knows. Infinite where a value is."""
+    return DIFFERENCE_ROUNDINGS * _epsilon(before.dtype) * before.abs().maximum(after.abs())
 
 
 def tolerance(dtype: torch.dtype, reduction: Reduction, terms: int = 1) -> Tolerance:
