@@ -558,10 +558,6 @@ def test_calls_again(runs, probe):
     expect_epochs(again)
     expect_batches(again)
     expect_plain_steps(again)
-    for state in again.states[1:]:
-        rest = {name: value for name, value in state.items() if name not in trained(state)}
-        subject = "what is frozen, and the buffers, in another call:"
-        rank.expect_equal(rest, {name: wanted[name] for name in rest}, subject)
     expect_rate(again)
     expect_all_used([again], rank.parameters["epochs"])
     expect_shuffled(again, rank.parameters["epochs"])

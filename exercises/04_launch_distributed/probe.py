@@ -30,9 +30,6 @@ STUBBORN_PATIENCE = 136
 LONGEST, NOT_SO_LONG = 400, 80
 """Looks, 100 and 20 s, after which a launch that moves all the time does not come back: it asks again and again. At
 first, or after a SIGTERM that was ignored; and once a launch has been stuck."""
-FOREIGN_ADDRESS = "127.0.0.3"
-"""Stands for another machine's, which the caller's environment names in the first launch. It leads here, so that who
-takes it does not wait for minutes."""
 ASLEEP = 5
 """Looks in a row, 10 ms apart, that make a process one that waits."""
 
@@ -367,7 +364,7 @@ def train_softmax(rank, world_size, data, steps=100):
 def launches(rank):
     """All launches, in one process, so that what a launcher keeps warm, such as a fork server, is started once."""
     show = Launcher(rank)
-    with foreign_port(show, "foreign", FOREIGN_ADDRESS):  # a fork server that is started here keeps them for ever
+    with foreign_port(show, "foreign"):  # a fork server that is started here keeps what it finds for ever
         show.launch("one", 1, report, "folder")
     show.launch("three", 3, report, "folder", 7, ["x", None], {"rate": 0.5})
     if show.stuck:  # every check needs these two launches
@@ -396,13 +393,12 @@ def train(show):
 
 
 @contextmanager
-def foreign_port(show, name, address="127.0.0.1"):
-    """Meanwhile the caller's environment names an address, and a port on which somebody else listens already; the port
-    is recorded."""
+def foreign_port(show, name):
+    """Meanwhile the caller's environment names a port on which somebody else listens already; it is recorded."""
     from grader.kit.stores import taken_port
 
     with taken_port() as port:
-        os.environ.update(MASTER_ADDR=address, MASTER_PORT=str(port))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         try:
             yield
         finally:

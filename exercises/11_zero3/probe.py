@@ -104,13 +104,9 @@ class TwoNames(Stack):
         self.blocks[2] = self.blocks[0]
 
 
-UNUSED = "unused"
-"""The name of a parameter that gets no gradient."""
-
-
 class BlocksOnly(nn.Module):
     """Nothing but blocks, each with one weight under two names. The first gets the inputs themselves, which need no
-    gradient, and has a parameter that forward leaves out; the weight of the second is not contiguous."""
+    gradient; the weight of the second is not contiguous."""
 
     def __init__(self):
         super().__init__()
@@ -118,7 +114,6 @@ class BlocksOnly(nn.Module):
         self.second.up.weight = nn.Parameter(torch.empty(WIDTH, WIDTH).mT)
         for block in (self.first, self.second):
             block.down.weight = block.up.weight
-        self.first.register_parameter(UNUSED, nn.Parameter(torch.zeros(HIDDEN)))
 
     def forward(self, inputs, *, scale=1.0):
         return self.second(self.first(inputs, scale=SCALE * scale), scale=SCALE * scale)
@@ -225,7 +220,7 @@ def stack(rank):
     training = Training(rank, "a stack of blocks")
     before = training.model.full_state_dict()
     rank.record("state before training", values.copies(before))
-    rank.record("with a graph", sorted(name for name, tensor in before.items() if tensor.requires_grad))
+    rank.record("with a graph", sorted(name for name, tensor in before.items() if tensor.grad_fn is not None))
     del before
     rank.record("elements", elements_of(training.model))
     history = []

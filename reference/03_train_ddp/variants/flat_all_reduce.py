@@ -42,7 +42,7 @@ def batches(samples, rank, world_size, batch_size, epoch):
 
 
 def step(model, inputs, targets, world_size, lr):
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = list(model.parameters())
     log_probabilities = model(inputs).log_softmax(dim=1)
     loss = -log_probabilities[torch.arange(len(targets)), targets].mean()
     gradients = torch.autograd.grad(loss, parameters)

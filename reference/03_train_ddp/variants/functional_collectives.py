@@ -27,7 +27,7 @@ def train_ddp(rank, world_size, model_class, data, epochs, *, batch_size=32, lr=
             shard = dealt(order, world_size)[rank]
             for inputs, targets in DataLoader(Subset(data, shard), batch_size):
                 nn.CrossEntropyLoss()(model(inputs.to(device)), targets.to(device)).backward()
-                for parameter in filter(lambda one: one.requires_grad, model.parameters()):
+                for parameter in model.parameters():
                     total = collectives.all_reduce(parameter.grad, "sum", dist.group.WORLD)
                     parameter.grad = collectives.wait_tensor(total) / world_size
                 optimizer.step()

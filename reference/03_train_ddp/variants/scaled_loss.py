@@ -52,7 +52,7 @@ def train_epoch(model, loader, me, lr):
     for inputs, targets in loader:
         loss = F.cross_entropy(model(inputs.to(me.device)), targets.to(me.device)) / me.world_size
         loss.backward()
-        for parameter in [one for one in model.parameters() if one.grad is not None]:
+        for parameter in model.parameters():
             dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)
             parameter.data.add_(parameter.grad, alpha=-lr)
             parameter.grad = None
