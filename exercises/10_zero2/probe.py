@@ -303,23 +303,17 @@ def accumulating(rank):
     rank.record("accumulated", Training(rank, "SGD", case["options"]).advance(range(case["steps"]), micro_batches=2))
 
 
-ZEROED = 1
-"""The step in which zero_grad is to make zeros of the gradients, or None after all."""
-AFTER_CLEARING = {name: [1, 1, 1] for name in EVEN} | {"embedding": [0, 1, 0], "bias": [[0], [0], [0]]}
-"""Which gradients are computed again, in the words of the manifest; where none is on any rank, they were None."""
-
-
 def clearing(rank):
-    """Gradients that zero_grad clears before others are computed, before and after a step. Not all come again. Once
-    they become zeros, not None. The grader itself leaves `grad` alone here. Meanwhile another optimizer has gradients
-    of its own, and steps after this one."""
+    """Gradients that zero_grad clears before others are computed, before and after a step. Once they become zeros, not
+    None. The grader itself leaves `grad` alone here. Meanwhile another optimizer has gradients of its own, and steps
+    after this one."""
     case = rank.parameters["sizes"]
     training, history = Training(rank, "SGD", case["options"]), []
     other, beside = Training(rank, "SGD", case["options"], MODEL), []
     for step in range(case["steps"]):
         training.backward(step, micro_batch=1)
-        training.optimizer.zero_grad(set_to_none=step != ZEROED)
-        training.backward(step, AFTER_CLEARING)
+        training.optimizer.zero_grad(set_to_none=step != 1)
+        training.backward(step)
         other.backward(step)
         training.optimizer.step()
         training.optimizer.zero_grad()
