@@ -254,7 +254,7 @@ def by_history(student, data, setting, replica, way, detour):
     if way == "two_passes":
         one, other = iter(sampler), iter(sampler)
         begun = [plain(index) for index in [*islice(one, 1), *islice(other, 2)]][:1]
-        return begun + indices(one, setting.n)
+        return begun + indices(one, setting.n - len(begun))
     if way == "another_sampler":
         another = build(student, data, setting, replica)
         another.set_epoch(detour)
@@ -263,7 +263,7 @@ def by_history(student, data, setting, replica, way, detour):
         going_on = iter(sampler)
         begun = [plain(index) for index in islice(going_on, 1)]
         sampler.set_epoch(detour)
-        return begun + indices(going_on, setting.n)
+        return begun + indices(going_on, setting.n - len(begun))
     if way == "detour":
         sampler.set_epoch(detour)
         indices(sampler, setting.n)
