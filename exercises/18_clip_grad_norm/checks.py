@@ -408,7 +408,10 @@ def test_alone(runs, probe):
     for check, stage in rarer(probe).items():
         if holds(check, runs, probe):  # what is wrong on several ranks as well has been told
             for call in calls_in(runs, probe, stage, family="alone"):
-                judge([call]) if call[2].norm_type in (2.0, math.inf) else judge_or_refused(call)
+                if call[2].norm_type in (2.0, math.inf):
+                    judge([call])
+                elif holds(test_other_norms, runs, probe):
+                    judge_or_refused(call)
 
 
 def rarer(probe):
