@@ -204,7 +204,7 @@ def test_state_dict(runs, probe):
                 seen = {COUNTER: history[-1].get(COUNTER) if history else None}
                 subject = "after training, the buffer that counts calls of forward,"
                 rank.expect_close(seen, after, subject, stale={COUNTER: wanted[COUNTER]})
-    for run in judged(runs, probe, "models", [TWO_NAMES]):
+    for run in judged(runs, probe, "models", [TWO_NAMES]) if holds(test_models, runs, probe) else ():
         wanted = sorted(probe.build(TWO_NAMES, run.seed).state_dict())
         for rank in run:
             for state in rank.read(TWO_NAMES, History):
