@@ -66,7 +66,7 @@ class Training:
 
     def used(self, rate=1.0):
         """For each step what the rank took off its parameters, divided by the learning rate."""
-        pairs, names = pairwise(self.states), trained(self.states[0])
+        pairs, names = pairwise(self.states), [name for name in self.states[0] if name != "scale"]
         return [{name: (before[name] - after[name]) / rate for name in names} for before, after in pairs]
 
     def but_rounding(self, step, used, wanted, rate=1.0):
@@ -89,8 +89,8 @@ class Training:
         def gradient(state, numbers):
             inputs, targets = data[numbers]
             inputs = inputs + self.probe.shifts(self.rank.secret, inputs)
-            loss = lambda tensors: cross_entropy(logits(tensors, inputs), targets)  # noqa: E731
-            return replay.gradient(loss, state, trained(state))
+            names = [name for name in state if name != "scale"]
+            return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
 
         return [gradient(*step) for step in zip(self.states, self.batches, strict=False)]
 
@@ -113,11 +113,6 @@ class Training:
         wanted = f"equally many in each of {number} epochs"
         self.rank.expect(size and not rest, "the batches", wanted, f"{len(self.batches)} batches")
         return [list(chain(*self.batches[start : start + size])) for start in range(0, len(self.batches), size)]
-
-
-def trained(state):
-    """The names of the parameters that are not frozen."""
-    return [name for name in state if name.startswith(("module.", "head."))]
 
 
 def states_of(rank, probe, name):
