@@ -101,7 +101,10 @@ class Training:
         return history
 
     def again(self):
-        """One more step with the gradients that are there; returns the parameters after it, as `advance` does."""
+        """One more step with the gradients that are there; returns the parameters after it, as `advance` does. Nothing
+        with Nesterov momentum, for which torch's own SGD writes into the gradients where they are on a GPU."""
+        if self.options.get("nesterov"):
+            return []
         self.optimizer.step()
         return [values.copies(self.parameters)]
 

@@ -367,6 +367,8 @@ def held_up(rank):
         loss.backward()
         (rank.shared / f"called {rank.rank}").touch()
         wrapped.finish()
+        if rank.device.type == "cuda":  # there it is the stream that waits
+            torch.cuda.current_stream().synchronize()
         (rank.shared / f"returned {rank.rank}").touch()
     return returned
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from grader.kit import disturb, files, ports, processes, scripts, spies, stores, values
+from grader.kit import disturb, files, gpus, ports, processes, scripts, spies, stores, values
 
 SAMPLES, EPOCHS, BATCH, FEATURES, HIDDEN, CLASSES = 21, 3, 4, 3, 4, 3
 MANY = 70
@@ -412,7 +412,9 @@ class Launcher:
         given.update(changed or {})
         words = [word for key, value in given.items() if value is not None for word in (key, value)]
         file, how = str(self.rank.file), {"fresh": fresh, "prepare": prepare}
-        programs = [scripts.Program(folder, file, words, self.environment, agent=options, **how) for options in agents]
+        # Two agents stand for two machines, each with GPUs of its own. Here both would take the same ones.
+        variables = {**self.environment, **(gpus.HIDDEN if len(agents) > 1 else {})}
+        programs = [scripts.Program(folder, file, words, variables, agent=options, **how) for options in agents]
         most = (NO_PATIENCE, NOT_SO_MANY) if self.stuck else (PATIENCE, SECONDS)
         return Launch(name, folder, place, programs, file, *most)
 

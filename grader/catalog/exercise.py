@@ -17,6 +17,7 @@ from grader.catalog.levels import levels_of
 from grader.catalog.manifest import CaseFamily, CaseLimits, CheckEntry, Manifest, OverlayManifest
 from grader.catalog.names import MANIFEST
 from grader.catalog.nearest import offer
+from grader.kit import gpus
 from grader.model import MIB, PROBE, Case, Check, Exercise, Limits, RequiredName, file_of
 from grader.model.errors import AuthorError, UsageError
 
@@ -131,7 +132,7 @@ def _cases(name: str, family: CaseFamily) -> list[Case]:
             probe=family.probe or name,
             deadline=family.deadline,
             parameters=copy.deepcopy(family.parameters),
-            environment=dict(family.environment),
+            environment={**family.environment, **(gpus.HIDDEN if family.device == "cpu" else {})},
             process_group=family.process_group,
             hold_group=family.hold_group,
             trace=family.trace,

@@ -87,8 +87,9 @@ class CaseLimits(Strict):
 
 class CaseFamily(Strict):
     """One way to run the ranks, at several world sizes. `deadline` is in seconds. What needs these
-    runs is skipped where the machine has fewer than `gpus` GPUs. `requires` are names of the exercise's `requires`
-    that are looked for in these runs, and not at the import, so that a missing one costs nothing else."""
+    runs is skipped where the machine has fewer than `gpus` GPUs; on `device: cpu` ranks see none. `requires` are names
+    of the exercise's `requires` that are looked for in these runs, and not at the import, so that a missing one costs
+    nothing else."""
 
     world_sizes: WorldSizes = [1, 2, 3]
     deadline: PositiveFloat = 30.0
@@ -103,6 +104,7 @@ class CaseFamily(Strict):
     limits: CaseLimits = CaseLimits()
     crashes: bool = False
     gpus: NonNegativeInt = 0
+    device: Literal["any", "cpu"] = "any"
     dynamo: bool = True
 
 

@@ -25,8 +25,13 @@ def kept(rank: RankView, name: str, when: str) -> int:
     """Bytes that a rank had more than when its Meter of this name was made, by the instrument that shows most: what
     malloc, shared memory, files and the GPU have together; the tensors that Python knows, which are among those and are
     all there is to see on a system without glibc; and what the supervisor saw from outside, less what it may be off.
+
+    A rank on a GPU is judged by its tensors alone, on the GPU and on the CPU: CUDA and NCCL keep hundreds of megabytes
+    of their own, in this process and on the GPU, from the first use of each kernel and of each group on.
     """
     growth: Growth = rank.read(f"{name}: {when}", Growth)
+    if rank.on_gpu:
+        return max(growth["gpu"] or 0, growth["storages"])
     return max(by_instruments(growth), _seen(rank, name, when) - MEMORY_UNSEEN)
 
 

@@ -41,6 +41,11 @@ class RankView(Communication):
         return self._record.rank
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the device rule has placed this rank on a GPU, as it said before student code began."""
+        return self._record.device == "cuda"
+
+    @property
     def secret(self) -> int:
         """What this rank alone was told, as its probe had it in `rank.secret`."""
         return self.case.secret_of(self.rank)

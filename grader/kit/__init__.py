@@ -7,6 +7,7 @@
     stores      where the code asks to meet: stand-ins for TCPStore, groups that are held
     groups      a default group for some of the ranks, DDP by the device rule
     machine     a machine with any number of GPUs, staged for one process
+    gpus        whether there are GPUs, asked so that children can still use them
     memory      what this process keeps alive, by every instrument
     processes   whether another process waits, or has ended
     interpreter a freshly started Python with another hash seed

@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 
+from grader.kit import gpus
 from grader.kit.meeting import wait_until
 
 STACK_SIGNAL = signal.SIGUSR2
@@ -199,11 +200,14 @@ def forks_workers() -> bool:
 def _fork_workers(stacks: Path, prepare: Prepare) -> None:
     module: Any = importlib.import_module(POPEN)
     original = module.Popen
+    visible = {name: os.environ.get(name) for name in gpus.HIDDEN}
+    os.environ.update(gpus.HIDDEN)  # from the agent alone: it asks for them, and then its forks could use none
 
     @functools.wraps(original)
     def start(args: Sequence[str], env: Mapping[str, str], stdout: Any = None, stderr: Any = None, **rest: Any) -> Any:
         if list(args[:2]) != [sys.executable, "-u"]:
             return original(args=args, env=env, stdout=stdout, stderr=stderr, **rest)
-        return Fork(functools.partial(run_file, args[2], args[3:], prepare), env, stacks, stdout, stderr)
+        known = {name: value for name, value in {**env, **visible}.items() if value is not None}
+        return Fork(functools.partial(run_file, args[2], args[3:], prepare), known, stacks, stdout, stderr)
 
     module.Popen = start

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from grader.kit import gpus
+
 
 def seed_for(seed: int, *place: int | str) -> int:
     """A seed for one place, such as `(rank.secret, "batch", step)`: equal for equal arguments, else independent."""
@@ -35,7 +37,7 @@ def seed_generators(seed: int) -> None:
     that is the CPU's alone: `torch.manual_seed` would note for each kind of device that is not there what to do once it
     is, with all lines of its callers' sources, which takes 5 ms in a fresh fork."""
     random.seed(seed)
-    if torch.cuda.is_available():
+    if gpus.possible():
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)

@@ -38,7 +38,10 @@ KEPT = (
 
 def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, str]:
     """What ranks get of the environment: a whitelist, one thread, loopback, the Flight Recorder, no GPU for "cpu";
-    matplotlib looks at the fonts that it brings only, for a machine may have thousands and they would be read anew."""
+    matplotlib looks at the fonts that it brings only, for a machine may have thousands and they would be read anew.
+
+    `torch.cuda.is_available` asks NVML. By itself it asks CUDA, which takes 0.2 s in every rank (on an H200), and after
+    which no fork of that process can use a GPU ("Cannot re-initialize CUDA in forked subprocess")."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     if device == "cpu":
         kept["CUDA_VISIBLE_DEVICES"] = ""
@@ -56,6 +59,7 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
         "MKL_NUM_THREADS": "1",
         "TORCH_FR_BUFFER_SIZE": "2000",
         "MPL_IGNORE_SYSTEM_FONTS": "1",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     }
 
 

@@ -34,6 +34,7 @@ TRY_SECONDS = 60
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group")
 _ETC_MORE = ("localtime", "timezone", "nccl.conf")
+GPUS = ("/dev/nvidia*", "/dev/dxg")
 _HARDWARE = ("/sys/devices/system", "/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia*", "/sys/class/net")
 NETWORKS = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_NET_ADMIN")
 """What it takes to make a network, inside the namespaces only. A supervisor gives it up before it has ranks."""
@@ -157,7 +158,8 @@ def _read_only(paths: Iterable[str]) -> list[str]:
 
 def _devices() -> list[str]:
     """The GPUs, where there are any."""
-    return [word for path in sorted(glob.glob("/dev/nvidia*")) for word in ("--dev-bind-try", path, path)]
+    found = sorted(path for mark in GPUS for path in glob.glob(mark))
+    return [word for path in found for word in ("--dev-bind-try", path, path)]
 
 
 def shown() -> list[Path]:

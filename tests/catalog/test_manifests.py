@@ -34,6 +34,14 @@ def test_a_family_becomes_one_case_a_world_size(house: House) -> None:
     assert (last.probe, last.hold_group, last.process_group) == ("alone", True, False)
 
 
+def test_a_family_may_ask_for_the_cpu(house: House) -> None:
+    """Its ranks see no GPU, whatever there is; its other variables stay."""
+    exercise = house.load(manifest=MANIFEST.replace("    probe: train\n", "    probe: train\n    device: cpu\n"))
+    first, last = exercise.cases[0], exercise.cases[-1]
+    assert first.environment == {"MASTER_PORT": None, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    assert "CUDA_VISIBLE_DEVICES" not in last.environment
+
+
 def test_a_family_may_look_for_names_of_its_own(house: House) -> None:
     """What a family requires is looked for in its runs and not at the import, so its absence costs nothing else."""
     exercise = house.load(manifest=MANIFEST.replace("    probe: train\n", "    probe: train\n    requires: [EPOCHS]\n"))

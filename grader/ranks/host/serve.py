@@ -48,15 +48,14 @@ def preload() -> None:
         import grader.ranks.inside.rank
         import grader.ranks.inside.tracer
         import grader.ranks.watch.entry
-        from grader.kit import stores
+        from grader.kit import gpus, stores
         from grader.ranks.inside import sockets
-        from grader.ranks.watch import witness
 
         for module in pkgutil.iter_modules(grader.kit.__path__):
             importlib.import_module(f"grader.kit.{module.name}")
         stores.NAMES.note()
         torch.set_num_threads(1)
-        witness.gpus()  # which every run asks, and remembers
+        gpus.count()  # which every run asks, and remembers
         with contextlib.suppress(OSError, AttributeError):
             sockets.understood()
 

@@ -49,6 +49,7 @@ class Rank:
     def __init__(self, scene: Scene, rank: int, send: Callable[[bytes], None]) -> None:
         self.rank = rank
         self.world_size: int = scene.world_size
+        self._gpus = scene.gpus
         self.seed: int = scene.seed
         self.parameters: Mapping[str, Any] = scene.parameters
         self.scratch = Path.cwd()
@@ -96,8 +97,7 @@ class Rank:
         """The device of this rank by the device rule: cuda:rank if each rank can have a GPU, else cpu."""
         import torch
 
-        enough = torch.cuda.is_available() and torch.cuda.device_count() >= self.world_size
-        return torch.device("cuda", self.rank) if enough else torch.device("cpu")
+        return torch.device("cuda", self.rank) if self._gpus >= self.world_size else torch.device("cpu")
 
     def record(self, name: str, value: Any) -> None:
         """Send one observation. Each name once; raises WireError for a type that may not cross."""

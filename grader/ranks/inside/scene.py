@@ -13,9 +13,9 @@ from grader.ranks.inside.limits import Bounds
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """A run as its ranks see it. `script` says that the student's file is never imported. `code` (that file and the
-    probe), `shared` and `scratch` (with a folder for each rank) are folders; `port` is reserved for the run; `began` is
-    the monotonic clock's nanoseconds at its start; `inherited` are the supervisor's descriptors, which a forked rank
-    has to close."""
+    probe), `shared` and `scratch` (with a folder for each rank) are folders; `port` is reserved for the run;
+    `began` is the monotonic clock's nanoseconds at its start; `gpus` are as many as each rank can see; `inherited`
+    are the supervisor's descriptors, which a forked rank has to close."""
 
     file: str
     script: bool
@@ -34,6 +34,7 @@ class Scene:
     scratch: str
     port: int
     began: int
+    gpus: int
     inherited: tuple[int, ...] = ()
 
     @property

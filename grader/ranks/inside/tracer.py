@@ -188,10 +188,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if functional:
             self._unwaited |= {tensor.untyped_storage().data_ptr(): event for tensor in _tensors(result)}
             return
-        works = [part for part in (result if isinstance(result, tuple) else (result,)) if type(part) is SCRIPT_OBJECT]
+        parts = [part for part in (result if isinstance(result, tuple) else (result,)) if type(part) is SCRIPT_OBJECT]
+        works = [work for part in parts if (work := dist.Work.unbox(part)) is not None]
         with self._lock:
-            self._open += [(dist.Work.unbox(work), event) for work in works]
-        if not works:  # it has blocked
+            self._open += [(work, event) for work in works]
+        if not works:  # it has blocked, or NCCL gives no Work to who has not asked for one
             event["end"] = self.seconds()
 
     def _waited(self, tensor: torch.Tensor) -> None:

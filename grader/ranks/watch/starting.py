@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from typing import Any
 
+from grader.kit import gpus
 from grader.ranks.inside.limits import Bounds
 from grader.ranks.inside.scene import Scene
 from grader.ranks.request import Request
@@ -69,5 +70,6 @@ def _scene(request: Request, folder: RunFolder, port: int, began: int, inherited
         scratch=str(folder.path),
         port=port,
         began=began,
+        gpus=0 if gpus.hidden(request.environment) else gpus.count(),
         inherited=inherited,
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import glob
 import os
 import time
 from collections.abc import Hashable, Mapping
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from grader.kit import gpus
 from grader.model.witness import Link, Witness
 from grader.ranks.inside.sockets import End, Socket, Sockets
 
@@ -40,7 +39,7 @@ class Watcher:
         self._doubtful: set[int] = set()
         self._complete, self._written, self._looked, self._pause = True, 0, 0.0, SOONEST
         self._sockets: Sockets | None = None
-        self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus() else ""
+        self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus.possible() else ""
         try:
             self._sockets = None if self._absent else Sockets()
         except (OSError, AttributeError):
@@ -201,12 +200,6 @@ def _inodes_below() -> set[int]:
     with contextlib.suppress(psutil.Error):
         return {inode for process in psutil.Process().children(recursive=True) for inode in _inodes(process.pid)}
     return set()
-
-
-@functools.cache
-def gpus() -> bool:
-    """Whether ranks can see a GPU here."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES") != "" and bool(glob.glob("/dev/nvidia[0-9]*"))
 
 
 def _inodes(pid: int) -> set[int]:
