@@ -18,8 +18,8 @@ import torch.distributed as dist
 def total(value: torch.Tensor) -> torch.Tensor:
     """The sum of all ranks' tensors, on every rank; `value` stays as it is. Collective."""
     # A copy, since all_reduce writes the sum where the summand was. Without it the caller's loss, counter or gradient
-    # has changed behind their back, and the next call adds up sums.
-    result = value.clone()
+    # has changed behind their back, and the next call adds up sums. A contiguous one, since NCCL takes no other.
+    result = value.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(result)
     return result
 

@@ -45,9 +45,11 @@ def exchange(outgoing: torch.Tensor, expected: torch.Tensor, group: dist.Process
     """Send a chunk to the right neighbour, and return what comes from the left one, as large as `expected`."""
     rank, N = dist.get_rank(group), dist.get_world_size(group)
     incoming = torch.empty_like(expected)
-    # If all ranks sent first and waited for it, nobody would ever receive. So the send is only begun here, and waited
-    # for when the receive is done; before that nobody may write to what is being sent.
-    sending = dist.isend(outgoing, group=group, group_dst=(rank + 1) % N)
-    dist.recv(incoming, group=group, group_src=(rank - 1) % N)
-    sending.wait()
+    # If all ranks sent first and waited for it, nobody would ever receive. So both are begun at once, and nobody may
+    # write to what is being sent before both are done. NCCL wants them in one batch: it sends and receives in the order
+    # of the calls, which has to fit on both sides.
+    sending = dist.P2POp(dist.isend, outgoing, group=group, group_peer=(rank + 1) % N)
+    receiving = dist.P2POp(dist.irecv, incoming, group=group, group_peer=(rank - 1) % N)
+    for work in dist.batch_isend_irecv([sending, receiving]):
+        work.wait()
     return incoming

@@ -61,7 +61,10 @@ class BucketedDDP(torch.nn.Module):
         self.module = module
         self.synchronises = True
         for tensor in (*module.parameters(), *module.buffers()):  # frozen ones too, and each shared one once
-            dist.broadcast(tensor.detach(), src=0)
+            values = tensor.detach()
+            sent = values.contiguous()  # the values themselves, or a copy of what is laid out otherwise: so asks NCCL
+            dist.broadcast(sent, src=0)
+            values.copy_(sent)
         # Backward goes through the layers from the last to the first, so the buckets are packed in that order.
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.buckets = packed(trained[::-1], bucket_cap_mb * 2**20)

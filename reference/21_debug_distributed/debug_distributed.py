@@ -38,9 +38,10 @@ def pass_around(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) ->
     if ranks == 1:
         return own.clone()
     received = torch.empty_like(own)
-    sending = dist.isend(own, group_dst=(rank + 1) % ranks, group=group)  # begun, so nobody waits for it here
-    dist.recv(received, group_src=(rank - 1) % ranks, group=group)
-    sending.wait()
+    sending = dist.P2POp(dist.isend, own, group=group, group_peer=(rank + 1) % ranks)
+    receiving = dist.P2POp(dist.irecv, received, group=group, group_peer=(rank - 1) % ranks)
+    for work in dist.batch_isend_irecv([sending, receiving]):  # both begun, so nobody waits for a send here
+        work.wait()
     return received
 
 

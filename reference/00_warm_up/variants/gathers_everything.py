@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 
 def total(value):
+    value = value.contiguous()
     parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, value)
     return torch.stack(parts).sum(dim=0).to(value.dtype)

@@ -5,6 +5,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import torch
 import torch.distributed as dist
 
 
@@ -32,7 +33,7 @@ def group():
 @in_a_thread
 def total(value):
     with group() as everybody:
-        added = value.clone()
+        added = value.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(added, group=everybody, async_op=True).wait()
         return added
 

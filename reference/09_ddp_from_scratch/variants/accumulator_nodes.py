@@ -18,7 +18,9 @@ class BucketedDDP(torch.nn.Module):
         self.world_size = dist.get_world_size()
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         for tensor in state.values():
-            dist.broadcast(tensor.data, src=0)
+            sent = tensor.data.contiguous()
+            dist.broadcast(sent, src=0)
+            tensor.data.copy_(sent)
 
         by_dtype = {}
         for parameter in module.parameters():

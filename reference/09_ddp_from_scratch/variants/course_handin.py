@@ -17,9 +17,9 @@ class BucketedDDP(torch.nn.Module):
         self.sync_enabled = True
 
         for param in self.module.parameters():
-            dist.broadcast(param.data, src=0)
+            self._broadcast(param.data)
         for buffer in self.module.buffers():
-            dist.broadcast(buffer.data, src=0)
+            self._broadcast(buffer.data)
 
         self.buckets = []
         self._create_buckets()
@@ -66,6 +66,11 @@ class BucketedDDP(torch.nn.Module):
         flat = _flatten_dense_tensors([grad.contiguous() for grad in grads])
         self.handles.append((dist.all_reduce(flat, async_op=True), flat, grads))
         self.next_bucket += 1
+
+    def _broadcast(self, tensor):
+        sent = tensor.contiguous()
+        dist.broadcast(sent, src=0)
+        tensor.copy_(sent)
 
     def forward(self, *inputs, **kwargs):
         return self.module(*inputs, **kwargs)

@@ -17,7 +17,9 @@ class BucketedDDP(torch.nn.Module):
         self.enabled = True
         self.counts, self.works = None, []
         for tensor in [*self.module.parameters(), *self.module.buffers()]:
-            dist.broadcast(tensor.detach(), 0)
+            sent = tensor.detach().contiguous()
+            dist.broadcast(sent, 0)
+            tensor.detach().copy_(sent)
         self.buckets = [[]]
         trained = [p for p in self.module.parameters() if p.requires_grad]
         for p in trained[::-1]:
@@ -61,7 +63,7 @@ class BucketedDDP(torch.nn.Module):
     def launch(self):
         bucket = self.buckets[len(self.works)]
         for p in bucket:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            p.grad = (torch.zeros_like(p) if p.grad is None else p.grad).contiguous()
             p.grad /= dist.get_world_size()
         with dist._coalescing_manager(async_ops=True) as manager:
             for p in bucket:

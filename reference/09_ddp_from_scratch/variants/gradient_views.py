@@ -43,7 +43,9 @@ class BucketedDDP(nn.Module):
         self.module = module
         self._sync = True
         for t in list(module.parameters()) + list(module.buffers()):
-            dist.broadcast(t.data, 0)
+            dense = t.data.contiguous()
+            dist.broadcast(dense, 0)
+            t.data.copy_(dense)
         groups = []
         for p in reversed([p for p in module.parameters() if p.requires_grad]):
             fits = [

@@ -17,7 +17,9 @@ class BucketedDDP(nn.Module):
         self.module, self.quiet = module, False
         with torch.no_grad():
             for tensor in [*module.parameters(), *module.buffers()]:
-                dist.broadcast(tensor, 0)
+                dense = tensor.contiguous()
+                dist.broadcast(dense, 0)
+                tensor.copy_(dense)
         self.buckets = []
         room, dtype = 0, None
         for p in reversed([p for p in module.parameters() if p.requires_grad]):
