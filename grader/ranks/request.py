@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +12,11 @@ from socket import socket
 from typing import Any
 
 from grader.model import Case, Exercise, Limits, Submission, file_of
+
+IMPORTS_DYNAMO = re.compile(
+    rb"\b(_functional_collectives|fsdp|DTensor|pipelining|distributed\.(tensor|checkpoint|optim)|torch\.compile)\b"
+)
+"""What a file names that imports torch._dynamo, or what takes as long, when it is imported or first called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,7 @@ def request_for(
         start_method=start_method,
         live=live,
         alone=alone,
-        dynamo=case.needs_dynamo or exercise.imports_dynamo,
+        dynamo=case.needs_dynamo or exercise.imports_dynamo or bool(IMPORTS_DYNAMO.search(submission.source)),
         dynamo_soon=any(other.needs_dynamo for other in exercise.cases),
         preload=exercise.preload,
         echo=echo,

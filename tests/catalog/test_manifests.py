@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from grader import catalog
 from grader.grading.running import import_case
 from grader.model import Submission
@@ -58,6 +60,22 @@ def test_an_exercise_may_want_torch_dynamo_before_its_file_is_imported(house: Ho
         submission = Submission.of(Path("student.py"), b"")
         request = request_for(exercise, submission, import_case(), start_method="fork", live=False, alone=True)
         assert request.dynamo is wanted
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (b"from torch.distributed._functional_collectives import all_reduce\n", True),
+        (b"from torch.distributed.fsdp import fully_shard\n", True),
+        (b"import torch\nstep = torch.compile(step)\n", True),
+        (b"import torch.distributed as dist\nimport re\nre.compile('a')\n", False),
+    ],
+)
+def test_a_file_that_will_import_torch_dynamo_finds_it_there(house: House, source: bytes, wanted: bool) -> None:
+    """Else each rank imports it for itself, which takes seconds."""
+    submission = Submission.of(Path("student.py"), source)
+    request = request_for(house.load(), submission, import_case(), start_method="fork", live=False, alone=True)
+    assert request.dynamo is wanted
 
 
 def test_an_exercise_may_want_modules_that_take_long_to_import(house: House) -> None:
