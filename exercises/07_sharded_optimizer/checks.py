@@ -13,7 +13,7 @@ TRAINED = "a model under AdamW"
 CLEARED, ONE, TWO = "uncleared", "one parameter", "two parameters"
 BY_HAND, BY_LAMBDA = "options written into param_groups", "a LambdaLR with two groups"
 BY_STEP, BY_STEP_LATER = "a StepLR with Adam's own learning rate", "a StepLR from the third step on"
-BY_BETAS = "betas written into param_groups"
+OF_ADAM = "options of Adam written into param_groups"
 DONE = {
     "model_under_adamw": "training a model on one rank",
     "kinds": "training with each optimizer on one rank",
@@ -176,23 +176,23 @@ def test_groups(runs, probe):
 
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
-    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER, BY_BETAS]
+    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER, OF_ADAM]
     for run, case in judged(runs, probe, "options", "changing_options", every, after=["several groups"]):
         sgd = case["sgd"]
         for name, kind, steps, options in (
-            (BY_HAND, "SGD", len(probe.BY_HAND), by_hand(probe, sgd)),
+            (BY_HAND, "SGD", len(probe.BY_HAND), by_hand(probe.BY_HAND, sgd)),
             (BY_LAMBDA, "SGD", len(probe.FACTORS[0]), by_lambda(probe, case)),
             (BY_STEP, "Adam", 5, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)}),
             (BY_STEP_LATER, "SGD", 5, lambda step, name, sgd=sgd: {**sgd, "lr": sgd["lr"] * 0.5 ** max(step - 2, 0)}),
-            (BY_BETAS, "Adam", len(probe.BETAS), lambda step, name: {"betas": probe.BETAS[step]}),
+            (OF_ADAM, "Adam", len(probe.OF_ADAM), by_hand(probe.OF_ADAM, {})),
         ):
             expect_history(run, name, replayed(probe, run, kind, range(steps), options))
 
 
-def by_hand(probe, sgd):
+def by_hand(changes, first):
     """What is written stays until it is overwritten."""
-    written = [dict(sgd)]
-    for change in probe.BY_HAND:
+    written = [dict(first)]
+    for change in changes:
         written.append({**written[-1], **change})
     return lambda step, name: written[step + 1]
 

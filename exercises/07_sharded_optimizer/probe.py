@@ -20,10 +20,13 @@ MODEL = ("embedding", "weight", "bias")
 """Those of the model."""
 FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
-BY_HAND = ({"lr": 0.15}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95})
+BY_HAND = (
+    {"lr": 0.15}, {"lr": 0.2, "momentum": 0.5}, {"weight_decay": 0.3}, {"lr": 0.03, "momentum": 0.95},
+    {"dampening": 0.6}, {"maximize": True},
+)  # fmt: skip
 """What is written into every group before each step."""
-BETAS = ((0.9, 0.99), (0.5, 0.9), (0.7, 0.8))
-"""The same for Adam, as schedulers do that turn its momentum."""
+OF_ADAM = ({"betas": (0.9, 0.99)}, {"betas": (0.5, 0.9)}, {"betas": (0.7, 0.8)}, {"eps": 0.5})
+"""The same for Adam, the momentum of which schedulers turn."""
 
 
 def initial(seed, name):
@@ -252,7 +255,7 @@ def several_groups(rank, case):
 
 def changing_options(rank, case):
     """Options that change from step to step."""
-    rank.record("options written into param_groups", changed_by_hand(Training(rank, "SGD", case["sgd"])))
+    rank.record("options written into param_groups", changed_by_hand(Training(rank, "SGD", case["sgd"]), BY_HAND))
     training = Training(rank, "SGD", case["sgd"], case["two groups"])
     scheduler = LambdaLR(training.optimizer, [row.__getitem__ for row in FACTORS])
     rank.record("a LambdaLR with two groups", scheduled(training, scheduler, len(FACTORS[0])))
@@ -263,23 +266,15 @@ def changing_options(rank, case):
     history = training.advance(range(2))
     scheduler = StepLR(training.optimizer, step_size=1, gamma=0.5)
     rank.record("a StepLR from the third step on", history + scheduled(training, scheduler, 5, first=2))
-    rank.record("betas written into param_groups", betas_by_hand(Training(rank, "Adam", {})))
+    rank.record("options of Adam written into param_groups", changed_by_hand(Training(rank, "Adam", {}), OF_ADAM))
 
 
-def changed_by_hand(training):
+def changed_by_hand(training, changes):
     def write(step):
         for group in training.optimizer.param_groups:
-            group.update(BY_HAND[step])
+            group.update(changes[step])
 
-    return training.advance(range(len(BY_HAND)), before=write)
-
-
-def betas_by_hand(training):
-    def write(step):
-        for group in training.optimizer.param_groups:
-            group["betas"] = BETAS[step]
-
-    return training.advance(range(len(BETAS)), before=write)
+    return training.advance(range(len(changes)), before=write)
 
 
 def scheduled(training, scheduler, steps, first=0):
