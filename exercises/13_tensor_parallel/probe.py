@@ -144,6 +144,7 @@ SHAPES = {
     "the MLP, three dimensions that are not contiguous": Given("mlp", (2, 3), turned=True),
     "a column-parallel layer that gathers, one vector": Given("gathered", ()),
     "a row-parallel layer, one vector": Given("row", ()),
+    "the MLP, one vector": Given("mlp", ()),
     "the MLP, an empty batch": Given("mlp", (0,)),
 }
 SUMS = {

@@ -124,6 +124,7 @@ BAD = {
     "0 micro-batches": Given(0, 0, 4, sizes=(1, 3)),
     "-1 micro-batches": Given(-1, 0, 4, sizes=(2,)),
     "7 samples in 2 micro-batches": Given(2, 3, 1, sizes=(1, 2, 3)),
+    "2 samples in 4 micro-batches": Given(4, 0, 2, sizes=(1, 2)),
 }
 AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
 LATE = {"ranks that come late for what is sent": Given(2, 1, sizes=(2,))}
