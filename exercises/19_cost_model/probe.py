@@ -187,7 +187,7 @@ def scaling_arguments(secret, call):
     draw = random_for(secret, "scaling", call)
     links, most = {name: draw.uniform(0.3, 0.999) for name in names(secret, "scaling", call)}, draw.randrange(5, 40)
     first, *_, last = links
-    links |= {last: links[first]} if call == LOOKED_AT[0] else {}
+    links |= {last: links[first]} if call == LOOKED_AT[0] else {last: 0.0}  # nothing of the work is parallel
     return {"links": links, "max_n": most + 1500 if call == LOOKED_AT[0] else most}
 
 
