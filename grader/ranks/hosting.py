@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
+from grader.kit import gpus
 from grader.model.errors import NoRankStarted, UsageError
 from grader.ranks import packages, sandbox
 from grader.ranks.host import proof
@@ -44,7 +45,7 @@ def environment(scratch: Path, package: str, device: str = "auto") -> dict[str, 
     which no fork of that process can use a GPU ("Cannot re-initialize CUDA in forked subprocess")."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     if device == "cpu":
-        kept["CUDA_VISIBLE_DEVICES"] = ""
+        kept.update(gpus.HIDDEN)
     found = packages.variables()
     loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
     return {
