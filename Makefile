@@ -123,9 +123,9 @@ browser:
 	  $$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || { $(say) "Chromium could not be installed by apt; the lines above say why. Without it tests of the page are skipped." >&2; exit 3; }
 
-## test       lint, types and tests, three files at a time; ARGS goes to pytest, ARGS=--whole runs what is only drawn as well
-test: $(TOOLS) lint types
-	@$(PY) -m pytest -n 3 --dist loadfile $(ARGS)
+## test       lint and tests (types among them), three files at a time; ARGS goes to pytest, ARGS=--whole runs what is only drawn as well
+test: $(TOOLS) lint  # compiled files are kept, whatever the shell says: each process would compile them anew
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n 3 --dist loadfile $(ARGS)
 
 ## lint       ruff: rules and formatting of imports
 lint: $(TOOLS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grader.authoring.proof_page import matrix
-from grader.authoring.verify import Kind, verify
+from grader.authoring.verify import Kind, Specimen, verify
 from grader.cli.telling import Told
 from grader.grading.flow import grade
 from grader.grading.observe import SILENT, Listener
@@ -118,9 +118,17 @@ def run_pytest(root: Path, submission: Path) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.one_in(6)
 def test_spawn_gives_the_same_verdicts(root: Path) -> None:
-    """Where there is no fork."""
-    forked = verify(small.NAME, root, seed=5)
-    spawned = verify(small.NAME, root, seed=5, start_method="spawn", select=lambda s: s.kind is not Kind.STUB)
-    wanted = {t.specimen.name: [v.outcome for v in t.verdicts] for t in forked.trials}
-    assert all([v.outcome for v in t.verdicts] == wanted[t.specimen.name] for t in spawned.trials)
-    assert Outcome.PASSED in wanted["solution"]
+    """Where there is no fork: of what is right and of what is wrong."""
+    outcomes = [
+        {
+            trial.specimen.name: [verdict.outcome for verdict in trial.verdicts]
+            for trial in verify(small.NAME, root, seed=5, start_method=method, select=right_or_wrong).trials
+        }
+        for method in ("forkserver", "spawn")
+    ]
+    assert outcomes[0] == outcomes[1] and outcomes[0].keys() == {"solution", "adds_its_rank"}
+    assert Outcome.FAILED in outcomes[0]["adds_its_rank"] and set(outcomes[0]["solution"]) == {Outcome.PASSED}
+
+
+def right_or_wrong(specimen: Specimen) -> bool:
+    return specimen.name in ("solution", "adds_its_rank")

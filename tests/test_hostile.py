@@ -2,7 +2,7 @@
 
 Each attack is a file of tests/hostile; its control beside it does the innocent half of the same and gets full marks. An
 attack that only bubblewrap stops says so, and what it achieves below is asserted too, so that docs/security.md is true.
-A fourth of them is tried each time; `make test ARGS="--whole tests/test_hostile.py"` tries all.
+One in twelve is tried each time; `make test ARGS="--whole tests/test_hostile.py"` tries all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
         yield arena
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("attack", attacks(), ids=lambda attack: attack.name)
 def test_an_attack_gains_nothing_and_harms_nothing(arena: Arena, attack: Attack) -> None:
     """It ends as its file says: as a failed check, an error or a refusal, and a control gets full marks after it."""
@@ -45,7 +45,7 @@ def best_arena() -> Iterator[Arena]:
         yield arena
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("control", controls(), ids=lambda control: control.name)
 def test_its_innocent_twin_passes(best_arena: Arena, control: Attack) -> None:
     """The same means without the malice get full marks, so it is the attack that was stopped. At the stricter level:
