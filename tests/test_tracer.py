@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from grader.checks import CheckFailed, RunView
+from grader.grading.report import refused_by_nccl
 from grader.model import Deadlocked, Run
 from grader.model.trace import Communication
 from grader.ranks.inside import tracer
@@ -136,3 +139,15 @@ def test_the_node_that_runs_is_known_to_this_torch(record_property: pytest.Recor
     """Says which is in use. Without torch's private function, hooks count as gradient computations."""
     record_property("current_node", getattr(tracer.current_node, "__name__", "none"))
     assert tracer.current_node is not None, "this torch does not tell which node of the graph runs"
+
+
+def test_tensors_that_nccl_does_not_take_are_told(run_on_ranks: RunIt) -> None:
+    """Those of one's own: into a list of outputs NCCL copies, and a functional collective copies what it is given."""
+    run = run_on_ranks("communicates_views", world_size=2, trace=True)
+    for record in run.ranks:
+        assert record.trace is not None
+        calls = record.trace.communications
+        assert [call.contiguous for call in calls] == [True, True, False, False, True, False, True]
+        (note,) = refused_by_nccl([run])
+        assert f"(lines {', '.join(str(call.line) for call in calls if not call.contiguous)})" in note
+        assert refused_by_nccl([replace(run, ranks=[replace(record, device="cuda")])]) == ()

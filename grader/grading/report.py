@@ -7,6 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from grader.model import Exercise, Outcome, Report, Run, Submission, Verdict
 
+MOST_LINES = 5
+"""So many lines a note names."""
+
 
 def summarise(
     exercise: Exercise,
@@ -33,6 +36,7 @@ def summarise(
         notes=(
             *(f"{run.case.id} was run a second time, because {run.retried}." for run in runs if run.retried),
             *unseen(runs),
+            *refused_by_nccl(runs),
         ),
     )
 
@@ -43,6 +47,20 @@ def unseen(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(
         f"What moved between the ranks' processes was not seen from outside, since {reason}."
         for reason in sorted(reasons)
+    )
+
+
+def refused_by_nccl(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Where the code communicates what gloo takes and NCCL does not: who has no GPU sees that nowhere else."""
+    ranks = [record for run in runs for record in run.ranks if record.trace and record.device == "cpu"]
+    calls = [call for record in ranks if record.trace for call in record.trace.communications if not call.contiguous]
+    lines = sorted({call.line for call in calls if call.line is not None})
+    if not lines:
+        return ()
+    where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:MOST_LINES]))}"
+    return (
+        f"Tensors that are not contiguous are communicated ({where}). That works here; on GPUs NCCL refuses them in "
+        "collectives and sends their memory as it lies. Call .contiguous() before.",
     )
 
 

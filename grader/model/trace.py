@@ -18,7 +18,8 @@ class Communication:
     and scatter this rank's part, else the tensor itself. `group` holds global ranks, and so does `peer`.
     `end` is None for what was not seen to end. `line` is the line of the student's file that runs at the launch.
     `backward` is the ordinal of the backward pass during which it was launched, None outside of any; `remaining` says
-    how many operations that compute gradients this pass still had to do then.
+    how many operations that compute gradients this pass still had to do then. `contiguous` is False where a tensor of
+    the call lies in memory in another order than that of its elements, in which gloo takes it and NCCL does not.
     """
 
     operation: str
@@ -31,6 +32,7 @@ class Communication:
     line: int | None = None
     backward: int | None = None
     remaining: int | None = None
+    contiguous: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -310,6 +310,18 @@ def communicates_in_all_ways(rank):
             functional.all_reduce(tensor, "sum", pair).sum()
 
 
+def communicates_views(rank):
+    """Each call after the first two has a tensor that is not contiguous; the last one copies what it is given."""
+    square, image = torch.arange(6.0).view(2, 3), torch.ones(2, 3, 4, 5)
+    dist.all_reduce(square[1])
+    dist.all_reduce(image.contiguous(memory_format=torch.channels_last))
+    dist.all_reduce(square.t())
+    dist.broadcast(image.transpose(0, 1), src=0)
+    dist.all_gather([torch.empty(3, 2).t() for _ in range(2)], square)
+    dist.all_gather([torch.empty(3, 2) for _ in range(2)], square.t())
+    functional.wait_tensor(functional.all_reduce(square.t(), "sum", dist.group.WORLD))
+
+
 def sends_from_another_thread(rank):
     from concurrent.futures import ThreadPoolExecutor
 

@@ -48,6 +48,8 @@ PAYLOAD = {
 """Where an operation has an output and an input: which of them Communication.bytes counts."""
 GROUPS = {"process_group", "group_name"}
 """What tells a communication among torch's operations: it names its group."""
+LAYOUTS = ((None, torch.contiguous_format), (4, torch.channels_last), (5, torch.channels_last_3d))
+"""Orders of memory that NCCL takes, and of how many dimensions."""
 SCRIPT_OBJECT = torch.ScriptObject
 ACCUMULATION = "AccumulateGrad"
 current_node: Callable[[], Any] | None = getattr(torch._C, "_current_autograd_node", None)
@@ -137,10 +139,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._count(func)
             return func(*args, **kwargs)
         arguments = _arguments(func, args, kwargs)
-        event = self._launched(operation_of(func), arguments) if GROUPS & arguments.keys() else None
+        functional = func.namespace == "_c10d_functional"
+        event = None
+        if GROUPS & arguments.keys():
+            event = self._launched(operation_of(func), arguments, functional)
         result = func(*args, **kwargs)
         if event is not None:
-            self._follow(event, result, functional=func.namespace == "_c10d_functional")
+            self._follow(event, result, functional)
         elif "tensor" in arguments:  # of wait_tensor
             self._waited(arguments["tensor"])
         return result
@@ -154,7 +159,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if current_node is None or (node is not None and ACCUMULATION not in node.name()):
             self._computed[self._backward] += 1
 
-    def _launched(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _launched(self, name: str, arguments: dict[str, Any], functional: bool) -> dict[str, Any]:
         tensors, group = _payload(name, arguments), _group(arguments)
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         if name == "all_gather" and not any(key.startswith("out") for key in arguments):
@@ -171,6 +176,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "line": self._line(),
             "backward": self._backward,
             "computed": 0 if self._backward is None else self._computed[self._backward],
+            "contiguous": functional or _contiguous(arguments),  # a functional collective copies what it is given
         }
         self._keep(self.communications, event)
         return event
@@ -276,6 +282,18 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _tensors(item)
+
+
+def _contiguous(arguments: dict[str, Any]) -> bool:
+    """Whether NCCL would take the tensors as they lie in memory (check_gpu_single_tensor in torch's
+    ProcessGroupNCCL.cpp). Into outputs that are many it copies, so they may lie as they like."""
+    ours = [tensor for key, value in arguments.items() if key != "output_tensors" for tensor in _tensors(value)]
+    return all(any(_lies_as(tensor, form) for form in LAYOUTS) for tensor in ours if tensor.layout is torch.strided)
+
+
+def _lies_as(tensor: torch.Tensor, form: tuple[int | None, torch.memory_format]) -> bool:
+    dimensions, layout = form
+    return dimensions in (None, tensor.dim()) and tensor.is_contiguous(memory_format=layout)
 
 
 def _group(arguments: dict[str, Any]) -> list[int]:
