@@ -229,16 +229,18 @@ def can_have(level: str) -> bool:
 
 @contextlib.contextmanager
 def arena_at(level: str) -> Iterator[Arena]:
-    """An arena of that level, with a grader that is less patient with a silent supervisor."""
-    patience = ours.MARGIN_SECONDS
+    """An arena of that level, with a grader that is less patient with a silent supervisor. Judging compiles nothing
+    into its folder, so that whatever changes there is the attack's doing."""
+    patience, writes_nothing = ours.MARGIN_SECONDS, sys.dont_write_bytecode
     ours.MARGIN_SECONDS = SILENCE_SECONDS  # type: ignore[assignment]
+    sys.dont_write_bytecode = True
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
     arena = Arena(folder / "arena", level)
     try:
         yield arena
     finally:
         arena.close()
-        ours.MARGIN_SECONDS = patience
+        ours.MARGIN_SECONDS, sys.dont_write_bytecode = patience, writes_nothing
         shutil.rmtree(folder, ignore_errors=True)
 
 
