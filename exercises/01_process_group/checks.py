@@ -287,3 +287,23 @@ def test_setup_again(runs, probe):
             expect_host(run, probe.ADDRESSES[1])
         if run.world_size > 1 and holds(meets_at, runs, expect_port):
             expect_port(run)
+    if all(holds(check, runs, probe) for check in (test_gpu_backend, test_gpu_selection, test_cpu_fallback)):
+        for run in runs("device_rule"):
+            expect_decided_anew(run, probe)
+
+
+def expect_decided_anew(run, probe):
+    """A process decides as whom it joins now, and not as whom it joined first."""
+    done = decisions(run, "turns", len(probe.TURNS))
+    for turn, (one, (rank, size)) in enumerate(zip(done, probe.TURNS, strict=True)):
+        who = f"rank {rank} of {size}, on a machine with 2 GPUs"
+        if turn:
+            who += f", after it was rank {probe.TURNS[turn - 1][0]} of {probe.TURNS[turn - 1][1]}"
+        device, wanted = ("cuda", "nccl") if size <= 2 else ("cpu", "gloo")
+        offers = machines.backends_of(run, one).get(device) == wanted
+        right = f"{wanted} for {device} tensors"
+        seen = machines.backend_in_words(run, one)
+        run.expect(offers, f"The backend of a process that joins as {who}", right, seen)
+        if size <= 2:
+            gpu = machines.gpu_of(run, one)
+            run.expect(gpu == f"GPU {rank}", f"The GPU selected by a process that joins as {who}", f"GPU {rank}", gpu)

@@ -22,6 +22,8 @@ BAD = [(-1, 2), (-2, 2), (2, 2), (5, 2), (1, 1), (-3, 1), (3, 3), (0, 0), (1, 0)
 """(rank, world_size), none of which can join."""
 ENOUGH, TOO_FEW = [(1, 1), (2, 2), (3, 2)], [(1, 2), (2, 3), (0, 2)]
 """(GPUs, world size) of the machines that are staged."""
+TURNS = [(1, 2), (0, 1), (2, 3), (0, 2)]
+"""(rank, world size) that one process is in turn, on a machine with two GPUs."""
 MISLEADING = [{"RANK": "1", "WORLD_SIZE": "3"}, {"RANK": "0", "WORLD_SIZE": "3"}]
 """What the environment says to rank 0 and to rank 1 of a group of two."""
 MISLEADING_LOCALLY = [
@@ -101,10 +103,10 @@ def again(rank):
     meetings, student = Meetings(rank), rank.student
     student.setup_ddp(rank.rank, rank.world_size)
     talk(rank, "first", rank.rank, rank.world_size)
+    os.environ["MASTER_ADDR"] = ADDRESSES[1]
     student.cleanup_ddp()
     meetings.meet("left first")
     meetings.asked.clear()
-    os.environ["MASTER_ADDR"] = ADDRESSES[1]
     number = (rank.rank + 1) % rank.world_size
     student.setup_ddp(number, rank.world_size)
     rank.record("second", talk(rank, "second", number, rank.world_size))
@@ -138,21 +140,36 @@ def bad_arguments(rank):
 
 
 def device_rule(rank):
-    """alone: every rank of every staged machine in turn, then the ranks of a misleading environment"""
+    """alone: every rank of every staged machine in turn, then the ranks of a misleading environment, then one process
+    that joins as one rank after the other"""
     staged = machine.StagedMachine()
     rows = [decide(rank, staged, gpus, number, size) for gpus, size in ENOUGH + TOO_FEW for number in range(size)]
     rank.record("decisions", rows)
     for name, gpus, misleading in (("misled", 0, MISLEADING), ("misled_locally", 2, MISLEADING_LOCALLY)):
         rank.record(name, [decide(rank, staged, gpus, number, 2, extra) for number, extra in enumerate(misleading)])
+    rank.record("turns", list(in_turn(rank, staged)))
 
 
 def decide(rank, staged, gpus, number, size, environment=None):
     """What a fresh copy of the student's code does as one rank of a staged machine."""
     with staged.with_gpus(gpus, environment):
-        student = machine.fresh(rank.student)
-        outcome = rank.attempt(student.setup_ddp, number, size)
-        seen = staged.seen()
-        rank.attempt(student.cleanup_ddp)
+        return decided(rank, staged, machine.fresh(rank.student), number, size)
+
+
+def in_turn(rank, staged):
+    """What one copy of it does, set up and cleaned up again and again. The GPU that it selects stays selected."""
+    with staged.with_gpus(2):
+        student, current = machine.fresh(rank.student), 0
+    for number, size in TURNS:
+        with staged.with_gpus(2, current=current):
+            yield decided(rank, staged, student, number, size)
+            current = staged.current
+
+
+def decided(rank, staged, student, number, size):
+    outcome = rank.attempt(student.setup_ddp, number, size)
+    seen = staged.seen()
+    rank.attempt(student.cleanup_ddp)
     return {**outcome.described(), "rank": number, "world_size": size, **seen}
 
 

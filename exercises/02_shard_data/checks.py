@@ -16,6 +16,7 @@ WAYS = {
     "abandoned_pass": "after a pass that was abandoned at its first index",
     "two_passes": "in a pass beside which another one was begun",
     "another_sampler": "beside another sampler, which is in epoch {detour}",
+    "another_split": "beside another sampler of the same samples, for other replicas",
     "epoch_set_meanwhile": "when set_epoch({detour}) is called after its first index",
     "detour": "after another epoch in between (epoch {detour}, then {epoch} again)",
     "epoch_set_twice": "when set_epoch({epoch}) is called twice",

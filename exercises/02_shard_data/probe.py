@@ -110,7 +110,8 @@ def left_out(seed):
 def seeds(seed):
     """One setting with different seeds, among them 0, 1, such as code has of its own, and such as share their last bits
     or digits; in two epochs."""
-    few = [0, 1, 42, 1234, 257, 1001, 65537, 100_001, *values.random_for(seed, "seeds").sample(range(2, 1000), 4)]
+    few = [0, 1, 42, 1234, 257, 1001, 65537, 100_001, 999_983]
+    few += values.random_for(seed, "seeds").sample(range(2, 1000), 4)
     return [Setting(24, 2, seed=one, epoch=epoch) for epoch in (1, 0) for one in few]
 
 
@@ -238,6 +239,7 @@ WAYS = (
     "abandoned_pass",
     "two_passes",
     "another_sampler",
+    "another_split",
     "epoch_set_meanwhile",
     "detour",
     "epoch_set_twice",
@@ -259,6 +261,8 @@ def by_history(student, data, setting, replica, way, detour):
         another = build(student, data, setting, replica)
         another.set_epoch(detour)
         indices(another, setting.n)
+    if way == "another_split":  # which pads more
+        indices(build(student, data, setting._replace(replicas=setting.n - 1), 0), setting.n)
     if way == "epoch_set_meanwhile":
         going_on = iter(sampler)
         begun = [plain(index) for index in islice(going_on, 1)]

@@ -40,6 +40,12 @@ class Called(Attempt):
     modes: list[bool]
 
 
+class Refused(Attempt):
+    """A call in which a stage raises, and what of the batch is no longer as it was."""
+
+    changed: list[str]
+
+
 # What was recorded
 
 
@@ -100,6 +106,8 @@ def model(run, probe, name, given, ranks):
     tensors = {f"{place}.{key}": one.double() for place, stage in enumerate(stages) for key, one in stage.items()}
     inputs, targets = given.inputs(secrets[0], name), given.targets(secrets[-1], name)
     inputs = inputs.double() if inputs.is_floating_point() else inputs
+    if given.read_in:
+        inputs[:, 1:] /= 2  # as a first stage does which is given another dtype than its own
 
     def loss(tensors, samples=slice(None)):
         hidden = inputs[samples]
@@ -579,7 +587,9 @@ def expect_raised(run, probe, schedule, name, broken, came):
         run[broken].expect(name in run[broken], subject, wanted, "it did not come out of the function")
     for rank in run:
         if name in rank:
-            seen = rank.read(name, Attempt)
+            seen = rank.read(name, Refused)
             rank.expect(seen["raised"], subject, wanted, "returned")
             if rank.rank == broken:
                 rank.expect(probe.FAULT in seen["said"], subject, f"the stage's own: {probe.FAULT}", seen["message"])
+                for what in seen["changed"]:
+                    rank.fail(f"{what} after {subject}", expected="as the caller left it", actual="changed")

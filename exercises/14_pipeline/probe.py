@@ -192,7 +192,8 @@ def lifted(tensors, inputs):
     """A first stage's inputs, as activations, in the dtype of its parameters."""
     if "table" in tensors:
         return tensors["table"][inputs[:, 1:]][:, :ROWS]
-    inputs = inputs.to(tensors["weight"].dtype) if "weight" in tensors else inputs
+    if "weight" in tensors and inputs.dtype != (dtype := tensors["weight"].dtype):
+        inputs = inputs.to(dtype) / 2  # so that a stage sees which dtype it was given
     heights = torch.arange(1, ROWS + 1, device=inputs.device).to(inputs.dtype) / 4
     return inputs[:, 1:].unsqueeze(1) * heights.view(-1, 1)
 
@@ -213,7 +214,9 @@ class Stage(nn.Module):
             self.register_parameter(key, nn.Parameter(value, key not in FROZEN.get(self.kind, ())))
         self.rank, self.watched, self.passes, self.outputs, self.at = rank, watched, [], spies.Activations(), {}
         self.inputs = [] if name in LATE else None
+        self.part = nn.Identity()
         self.train(self.kind != "frozen")
+        self.part.train(not self.training)
         self.modes = [] if name in FROZEN_STAGES else None
 
     def forward(self, inputs):
@@ -369,13 +372,13 @@ def use(rank, schedule, name, given, stage, **group):
     stage.passes.clear()
 
 
-def attempt(rank, schedule, name, given, stage, **group):
+def attempt(rank, schedule, name, given, stage, default=None, **group):
     """Call the student's function with this rank's part of a batch. Gives what came of it, and what has changed of the
-    batch and of the stage, of which only gradients are to change."""
+    batch and of the stage, of which only gradients are to change. `default` is torch's default dtype then."""
     inputs = handed(rank, given, stage.first, given.inputs(rank.secret, name))
     targets = handed(rank, given, stage.last, given.targets(rank.secret, name))
     function, shape = getattr(rank.student, schedule), given.shape(SHAPE)
-    with default_dtype(F32 if name in OF_ANOTHER_DTYPE else F64):
+    with default_dtype(default or (F32 if name in OF_ANOTHER_DTYPE else F64)):
         before = as_handed(stage, inputs, targets, shape)
         with rank.region(key(schedule, name)):
             outcome = rank.attempt(function, stage, inputs, targets, loss_fn, given.micro_batches, shape, **group)
@@ -395,7 +398,8 @@ def as_handed(stage, inputs, targets, shape):
     parameters = dict(stage.named_parameters())
     own = {f"the values of {key}": one.detach().clone() for key, one in parameters.items()}
     own |= {f"requires_grad of {key}": one.requires_grad for key, one in parameters.items()}
-    return {"batch": batch, "stage": {"the stage's mode": stage.training, **own}}
+    modes = {"the stage's mode": stage.training, "the mode of a module in the stage": stage.part.training}
+    return {"batch": batch, "stage": modes | own}
 
 
 def same(what, before, after):
@@ -484,8 +488,9 @@ def fail(rank, name, given, schedule, broken, where):
     stage = Stage(rank, given, name, rank.rank, rank.world_size).to(rank.device)
     if rank.rank == broken:
         stage.at = {where: give_up}
-    outcome, _ = attempt(rank, schedule, name, given, stage)
-    rank.record(name, outcome.described())
+    # A first stage has received nothing yet when it raises, so its default dtype may be another than the model's.
+    outcome, changed = attempt(rank, schedule, name, given, stage, F32 if rank.rank == broken == 0 else F64)
+    rank.record(name, {**outcome.described(), "changed": changed["batch"]})
     groups.hang_up()
 
 

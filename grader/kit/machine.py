@@ -44,11 +44,13 @@ class StagedMachine:
             dist.ProcessGroupNCCL = SimpleNamespace(Options=SimpleNamespace)  # type: ignore[misc,assignment]
 
     @contextmanager
-    def with_gpus(self, gpus: int, environment: Mapping[str, str] | None = None) -> Iterator[None]:
-        """A machine with so many GPUs, and with these variables in the environment. After it there is no group, and
-        the environment is as before."""
+    def with_gpus(
+        self, gpus: int, environment: Mapping[str, str] | None = None, *, current: int = 0
+    ) -> Iterator[None]:
+        """A machine with so many GPUs, of which `current` was selected before, and with these variables in the
+        environment. After it there is no group, and the environment is as before."""
         before = dict(os.environ)
-        self._set(gpus)
+        self._set(gpus, current)
         os.environ.update(environment or {})
         try:
             with _OnTheCPU():
@@ -63,11 +65,11 @@ class StagedMachine:
         """What the code did, as grader.checks.machines reads it. `groups`: the backend asked for, rank, world size and
         the GPU that the group is bound to. `selected`: the current GPU, if the code chose one. `refused`: GPUs that it
         asked for and that there are not."""
-        selected = self.current if self.selected else None
+        selected = self.current if self.selected or self.current else None
         return {"gpus": self.gpus, "groups": [*self._lone.joined], "selected": selected, "refused": [*self.refused]}
 
-    def _set(self, gpus: int) -> None:
-        self.gpus, self.current, self.selected = gpus, 0, False
+    def _set(self, gpus: int, current: int = 0) -> None:
+        self.gpus, self.current, self.selected = gpus, current, False
         self.refused = list[int]()
         self._lone.begin(gpus)
 
