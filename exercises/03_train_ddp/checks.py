@@ -37,6 +37,12 @@ class Call(Attempt):
     steps: int
 
 
+class StagedCall(Call):
+    """A call of a model that raises: whether what came out is the very exception."""
+
+    itself: bool
+
+
 class Interruption(Call):
     """A call in which KeyboardInterrupt is raised: whether it was, and whether it came out again."""
 
@@ -351,6 +357,10 @@ def test_learning_rate(runs, probe):
     expect_rate(alone(runs, probe))
     if holds(tiny, runs, probe):
         expect_steady_rate(tiny(runs, probe))
+    for rank in chain(*runs("alone", finished=False)):
+        if "without a rate" in rank:
+            for state in (states := states_of(rank, probe, "without a rate"))[1:]:
+                rank.expect_close(state, states[0], "the state after a step at lr=0.0:", budget=2)
 
 
 def expect_epochs(training):
@@ -540,10 +550,11 @@ def expect_interrupted(rank):
 
 
 def expect_passed_on(rank, name, message, when):
-    call, subject = rank.read(name, Call), f"the exception {when}"
+    call, subject = rank.read(name, StagedCall), f"the exception {when}"
     rank.expect_raised(call, "Stumble", subject)
     same = call["raised"][0] == "Stumble" and message in call["message"]
     rank.expect(same, subject, f"Stumble: {message}", call["message"])
+    rank.expect(call["itself"], subject, "the very one that was raised", "another one like it")
     expect_left(rank, call["left"], when)
 
 
@@ -635,6 +646,9 @@ def test_no_epochs(runs, probe):
             rank.expect_close(finals[rank.rank], wanted, "the model after 0 epochs:", budget=2)
         saved, subject = run[0].read("checkpoint", bytes | None) is not None, "rank 0's checkpoint after 0 epochs"
         run[0].expect(saved, subject, "a file at checkpoint_path", "there is none")
+        if holds(test_checkpoint, runs, probe):  # what it may not hold beside is told of a model that has such a thing
+            content = run[0].expect_loads(run[0].read("checkpoint", bytes | None), subject)
+            run[0].expect_close(by_name(content), by_name(finals[0]), f"{subject}, its entry", budget=3)
 
 
 # What options that are left out come to

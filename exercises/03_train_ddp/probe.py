@@ -8,6 +8,7 @@ Nothing here knows an expected value.
 
 import os
 import socket
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -23,10 +24,12 @@ is ever learnt so well that its gradient vanishes: to clip gradients or to keep 
 SHAPE = {"features": FEATURES, "classes": CLASSES}
 ROWS = 128
 """So many samples are shifted each in its own way, as many as any case has."""
-CHECKPOINT = "final.state"
-"""No usual suffix: the name is the caller's."""
-BARE_NAME = "final"
-"""No suffix and no folder."""
+CHECKPOINT = "final $MASTER_PORT.state"
+"""No usual suffix, and a `$`: the name is the caller's."""
+BARE_NAME = "~"
+"""No suffix and no folder, and not the home folder either."""
+BEYOND = 2**40
+"""Whole numbers of this size do not fit into a float32."""
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
 MISLEADING = {"RANK": "1", "WORLD_SIZE": "2"}
@@ -55,7 +58,8 @@ def data_of(seed, samples):
 def initial_values(secret, number, like):
     """What the model that a rank builds as its `number`th begins with, under the names of `like`."""
     drawn = {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
-    return {name: (1000 * one if name == "passes" else one).to(like[name].dtype) for name, one in drawn.items()}
+    drawn = {name: (1000 * one).long() + BEYOND if name == "passes" else one for name, one in drawn.items()}
+    return {name: one.to(like[name].dtype) for name, one in drawn.items()}
 
 
 def older_state(secret, like):
@@ -105,11 +109,15 @@ class Classifier(spies.FunctionalModel):
 
 class PartlyFrozen(Classifier):
     """Has a frozen parameter, of another dtype, and a buffer of whole numbers, which belong to its state like all the
-    rest."""
+    rest, and a buffer that its state dict leaves out, whose values are always the same."""
 
     def add_more(self):
         self.frozen = nn.Parameter(torch.ones(HIDDEN, dtype=torch.float32), requires_grad=False)
         self.register_buffer("passes", torch.zeros(2, dtype=torch.int64))
+        self.register_buffer("mask", torch.ones(HIDDEN, dtype=torch.float32), persistent=False)
+
+    def tensors(self):
+        return {name: tensor for name, tensor in super().tensors().items() if name != "mask"}
 
 
 class Stumble(Exception):
@@ -129,7 +137,7 @@ class Stumbler(Classifier):
         return super().forward(inputs)
 
     def stumble(self):
-        raise Stumble("the second step stumbles")
+        raise self.notes.raising(Stumble("the second step stumbles"))
 
 
 class Interrupted(Stumbler):
@@ -144,7 +152,7 @@ class Unbuildable(Classifier):
     """Cannot be constructed."""
 
     def __init__(self):
-        raise Stumble("this model cannot be built")
+        raise self.notes.raising(Stumble("this model cannot be built"))
 
 
 class Uncountable(spies.NumberedData):
@@ -185,13 +193,18 @@ class Slow(Unreadable):
 
 class Notes(spies.StepNotes):
     """What one call of `train_ddp` did with the spy in this process: its steps, the models built and their first
-    values, the group during the first step (`seen`), and the learning rates of torch's optimizers."""
+    values, the group during the first step (`seen`), the learning rates of torch's optimizers, and what the model has
+    raised (weakly: its traceback keeps the student's local variables alive)."""
 
     def __init__(self, rank, before=0):
         super().__init__(at_first=groups.default_group)
         self.secret, self.before = rank.secret, before
         self.models, self.built, self.rates = [], [], set()
-        self.pressed = False
+        self.pressed, self.raised = False, lambda: None
+
+    def raising(self, error):
+        self.raised = weakref.ref(error)
+        return error
 
     def constructed(self, model):
         tensors = model.tensors()
@@ -326,7 +339,7 @@ def staged_for(rank, call, stumbles):
 
 
 def alone(rank):
-    """Four calls in one process, on one rank: one that is told no meeting place and asked for little, one of a model
+    """Four calls in one process, on one rank: one that is told no meeting place and trains at rate 0, one of a model
     that cannot be built (where several ranks let rank 0 build for all, the others would wait for it) and that is told
     an address alone, one that is interrupted and told a port alone, and a whole one with other data, another model and
     other options, which must owe nothing to those before it."""
@@ -350,6 +363,8 @@ def alone(rank):
     os.environ.update(MISLEADING)
     attempt(rank, "unplaced", data=data, epochs=little["epochs"], checkpoint_path=first, **little["options"])
     first.unlink(missing_ok=True)
+    trained = Classifier.notes.trained
+    rank.record("without a rate", [*Classifier.notes.states, trained.state()] if trained else [])
     for name in MISLEADING:
         os.environ.pop(name, None)
     rank.record("asked", list(asked))
@@ -396,7 +411,9 @@ def attempt(rank, call, model_class=Classifier, data=None, epochs=None, **option
     function, notes = rank.student.train_ddp, watch(rank)
     arguments = (rank.rank, rank.world_size, model_class, data, epochs or rank.parameters["epochs"])
     outcome = rank.attempt(function, *arguments, **(rank.parameters["options"] | options))
-    rank.record(call, {**outcome.described(), "left": not dist.is_initialized(), "steps": len(notes.batches)})
+    itself = outcome.error is not None and outcome.error is notes.raised()
+    told = {"left": not dist.is_initialized(), "steps": len(notes.batches), "itself": itself}
+    rank.record(call, {**outcome.described(), **told})
     if dist.is_initialized():
         dist.destroy_process_group()
     return outcome.error is not None  # its traceback, which ends here, keeps the student's local variables alive
