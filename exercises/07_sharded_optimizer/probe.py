@@ -336,9 +336,10 @@ def objective(seed, tensors, step):
 
 
 def closures(rank, case):
-    """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step without."""
+    """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step with a loss of
+    zero, and one without a closure."""
     training = Training(rank, "SGD", case["options"], names=case["names"])
-    optimizer, calls, returned, history = training.optimizer, [], [], []
+    optimizer, calls, losses, history = training.optimizer, [], [], []
 
     def closure():
         calls[-1].append(torch.is_grad_enabled())
@@ -351,9 +352,10 @@ def closures(rank, case):
 
     for number in range(case["steps"]):
         calls.append([])
-        loss = optimizer.step(closure=closure) if number % 2 else optimizer.step(closure)
-        returned.append(None if loss is None else float(torch.as_tensor(loss).detach()))
+        losses.append(optimizer.step(closure=closure) if number % 2 else optimizer.step(closure))
         history.append(values.copies(training.parameters))
+    losses.append(optimizer.step(lambda: torch.zeros((), device=rank.device)))
+    returned = [None if loss is None else float(torch.as_tensor(loss).detach()) for loss in losses]
     rank.record("calls", calls)
     rank.record("returned", returned)
     rank.record("steps with a closure", history)
@@ -384,10 +386,10 @@ def saving(rank, case):
 
 def saving_added(rank, case):
     """A group that is added after loading, and loading what was saved with it; then other learning rates. What is
-    saved first lacks the state of a parameter that had no gradient."""
+    saved first lacks the state of a parameter that was frozen. Where it is loaded, nothing is frozen any more."""
     first, added = case["groups"]
     present = {name: [name != case["later"]] for name in SHAPES}
-    for title, training in trainings(rank, case, [first]):
+    for title, training in trainings(rank, case, [first], frozen=[case["later"]]):
         history = training.advance([0], present)
         loaded = Training(rank, *case["optimizers"][title], [first])
         restored(loaded, values.copies(training.parameters), packed(training.optimizer), [])
