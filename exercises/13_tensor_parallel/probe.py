@@ -44,7 +44,7 @@ class Given:
     summed: bool = False
     """The loss is the plain sum of the outputs, whose gradient is one number expanded."""
     residual: bool = False
-    """The inputs are added to the outputs."""
+    """The inputs are added to the outputs. In a later pass they are no leaf, as those of a block within a model."""
     passes: int = 1
     """So many forward passes, and then one backward through all of them."""
     shared: bool = False
@@ -152,7 +152,7 @@ SUMS = {
     "a column-parallel layer that gathers, whose outputs are summed": Given("gathered", summed=True),
     "a row-parallel layer whose outputs are summed": Given("row", (2, 3), summed=True),
 }
-RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True)}
+RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True, passes=2)}
 TWICE = {
     "a column-parallel layer that is called twice with the same inputs": Given("column", passes=2, shared=True),
     "a column-parallel layer that gathers, called twice": Given("gathered", passes=2),
@@ -418,8 +418,9 @@ def call(rank, name, given, number, *group, other=None, **named_group):
 
     def forward():
         with rank.region(f"the forward pass of {name}"), nullcontext() if given.graded else torch.no_grad():
-            for one in inputs:
-                outputs.append(modules[0](one) + one if given.residual else modules[0](one))
+            for nth, one in enumerate(inputs):
+                used = 1 * one if given.residual and nth else one
+                outputs.append(modules[0](used) + used if given.residual else modules[0](used))
         for one in modules[1:]:
             one(torch.ones(1, given.layers()[0][2], dtype=given.dtype, device=rank.device, requires_grad=True))
 

@@ -411,9 +411,10 @@ def test_unequal(runs, probe):
 
 
 def test_without_bias(runs, probe):
-    """up and down may be without biases"""
-    for run, dp, tp in meshes(runs, training="plain"):
-        expect_training(probe, run, dp, tp, "plain")
+    """up and down may be without biases, both or one of them"""
+    for training in ("plain", "lopsided"):
+        for run, dp, tp in meshes(runs, training=training):
+            expect_training(probe, run, dp, tp, training)
 
 
 def test_dtypes(runs, probe):

@@ -26,6 +26,7 @@ LAYOUTS = {
     "mlp": "up and down alone",
     "around": "layers around up and down",
     "plain": "up and down without biases",
+    "lopsided": "a bias in down and none in up",
     "frozen": "frozen parameters",
     "others": "other frozen parameters",
 }
@@ -38,6 +39,7 @@ TRAININGS = {
     "around": {"layout": "around"},
     "adam": {"layout": "around", "kind": "Adam", "options": {"lr": 0.05}},
     "plain": {"layout": "plain"},
+    "lopsided": {"layout": "lopsided"},
     "single": {"layout": "mlp", "dtype": "float32"},
     "half": {"layout": "mlp", "dtype": "bfloat16", "steps": 0},
     "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}},
@@ -67,7 +69,7 @@ class Model(nn.Module):
             self.first = nn.Linear(features, width, dtype=dtype)
             self.norm = nn.LayerNorm(width, dtype=dtype)
         self.down = nn.Linear(hidden, width if self.surrounded else classes, bias=bias, dtype=dtype)
-        self.up = nn.Linear(width, hidden, bias=bias, dtype=dtype)
+        self.up = nn.Linear(width, hidden, bias=bias and layout != "lopsided", dtype=dtype)
         if self.surrounded:
             self.last = nn.Linear(width, classes, dtype=dtype)
         for name in FROZEN.get(layout, ()):

@@ -444,7 +444,7 @@ def test_best(runs, probe):
 
 
 def test_tight(runs, probe):
-    """plan: the only one that fits"""
+    """plan: the only one that fits, also where it fills the memory exactly"""
     for rank, there, place, seen in possible(runs, probe, "tight"):
         expect_fits(rank, there, place, seen)
 

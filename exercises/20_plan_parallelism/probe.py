@@ -244,6 +244,13 @@ TIGHT = [
     ((2, 1152, 9, 1024, 32000, 15), (3, 2), (5.24e8, 6.06e8)),
 ]
 """A model, nodes, and between which bounds of a GPU's memory there is one plan that fits; below them there is none."""
+FULL = [
+    ((16, 2048, 16, 2048, 32000, 16), (8, 1), 2363293696.0),
+    ((8, 2048, 16, 1024, 51200, 64), (2, 4), 1107722240.0),
+    ((32, 1024, 16, 512, 32000, 32), (8, 2), 491945984.0),
+]
+"""A model, nodes, and the bytes of a GPU's memory that one plan fills to the last; all others need more. Nothing is
+divided by anything but powers of two, so that no arrangement of the formulas rounds."""
 INDIVISIBLE = [
     ((5, 512, 4, 512, 32000, 3), (4, 1)),
     ((7, 1152, 9, 1024, 32000, 5), (1, 8)),
@@ -318,7 +325,7 @@ def clusters(secret):
         "ordinary": asked,
         "roomy": [(model, (*c[:2], 1e16, *c[3:])) for model, c in roomy],
         "thumb": thumb,
-        "tight": tight(0.05, 0.95),
+        "tight": [*tight(0.05, 0.95), *((model, (*shape, filled, *speeds(draw))) for model, shape, filled in FULL)],
         "indivisible": [(model, (*shape, 80e9, *speeds(draw))) for model, shape in INDIVISIBLE],
     }
 
