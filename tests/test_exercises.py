@@ -22,7 +22,7 @@ from tests.solutions import Solutions, Solved
 ROOT = Path(__file__).parents[1]
 NAMES = catalog.all_names(ROOT)
 START_INTERPRETERS = {"04_launch_distributed", "16_torchrun_template"}
-"""Those whose runs start Python anew, which takes ten times as long as a fork: of the stub, too, one tree in three."""
+"""Those whose runs start Python anew, which takes long: their stub, too, is tried in one tree of three."""
 FEWEST_MUTANTS, FEWEST_VARIANTS = 15, 2
 
 

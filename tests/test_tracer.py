@@ -147,7 +147,7 @@ def test_tensors_that_nccl_does_not_take_are_told(run_on_ranks: RunIt) -> None:
     for record in run.ranks:
         assert record.trace is not None
         calls = record.trace.communications
-        assert [call.contiguous for call in calls] == [True, True, False, False, True, False, True]
+        assert [call.contiguous for call in calls] == [True, True, False, False, True, False, True, True]
         (note,) = refused_by_nccl([run])
         assert f"(lines {', '.join(str(call.line) for call in calls if not call.contiguous)})" in note
         assert refused_by_nccl([replace(run, ranks=[replace(record, device="cuda")])]) == ()

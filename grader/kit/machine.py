@@ -63,8 +63,8 @@ class StagedMachine:
 
     def seen(self) -> dict[str, Any]:
         """What the code did, as grader.checks.machines reads it. `groups`: the backend asked for, rank, world size and
-        the GPU that the group is bound to. `selected`: the current GPU, if the code chose one. `refused`: GPUs that it
-        asked for and that there are not."""
+        the GPU that the group is bound to. `selected`: the current GPU, if one was chosen, by now or before. `refused`:
+        GPUs that it asked for and that there are not."""
         selected = self.current if self.selected or self.current else None
         return {"gpus": self.gpus, "groups": [*self._lone.joined], "selected": selected, "refused": [*self.refused]}
 

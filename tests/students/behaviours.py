@@ -311,7 +311,7 @@ def communicates_in_all_ways(rank):
 
 
 def communicates_views(rank):
-    """Each call after the first two has a tensor that is not contiguous; the last one copies what it is given."""
+    """Each call after the first two has a tensor that is not contiguous, some of them where NCCL copies."""
     square, image = torch.arange(6.0).view(2, 3), torch.ones(2, 3, 4, 5)
     dist.all_reduce(square[1])
     dist.all_reduce(image.contiguous(memory_format=torch.channels_last))
@@ -320,6 +320,7 @@ def communicates_views(rank):
     dist.all_gather([torch.empty(3, 2).t() for _ in range(2)], square)
     dist.all_gather([torch.empty(3, 2) for _ in range(2)], square.t())
     functional.wait_tensor(functional.all_reduce(square.t(), "sum", dist.group.WORLD))
+    dist.scatter(torch.empty(3, 2), [square.t()] * 2 if rank.rank == 0 else None)
 
 
 def sends_from_another_thread(rank):

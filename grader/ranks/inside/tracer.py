@@ -24,7 +24,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader.ranks.inside import threads
+from grader.ranks.inside import handed_over, threads
 
 MAX_EVENTS = 5000
 NAMES = {
@@ -38,18 +38,8 @@ NAMES = {
 }
 FORMS = ("_", "_out", "_coalesced", "_base", "_into_tensor", "_tensor", "_single")
 """Endings by which torch tells the forms of one operation apart."""
-PAYLOAD = {
-    "all_gather": "out",
-    "scatter": "out",
-    "reduce_scatter": "input",
-    "all_to_all": "input",
-    "gather": "input",
-}
-"""Where an operation has an output and an input: which of them Communication.bytes counts."""
 GROUPS = {"process_group", "group_name"}
 """What tells a communication among torch's operations: it names its group."""
-LAYOUTS = ((None, torch.contiguous_format), (4, torch.channels_last), (5, torch.channels_last_3d))
-"""Orders of memory that NCCL takes, and of how many dimensions."""
 SCRIPT_OBJECT = torch.ScriptObject
 ACCUMULATION = "AccumulateGrad"
 current_node: Callable[[], Any] | None = getattr(torch._C, "_current_autograd_node", None)
@@ -138,7 +128,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace not in ("c10d", "_c10d_functional"):
             self._count(func)
             return func(*args, **kwargs)
-        arguments = _arguments(func, args, kwargs)
+        arguments = handed_over.arguments(func, args, kwargs)
         functional = func.namespace == "_c10d_functional"
         event = None
         if GROUPS & arguments.keys():
@@ -160,7 +150,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._computed[self._backward] += 1
 
     def _launched(self, name: str, arguments: dict[str, Any], functional: bool) -> dict[str, Any]:
-        tensors, group = _payload(name, arguments), _group(arguments)
+        tensors, group = handed_over.payload(name, arguments), _group(arguments)
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         if name == "all_gather" and not any(key.startswith("out") for key in arguments):
             size *= len(group)  # a functional collective has its input only
@@ -176,7 +166,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "line": self._line(),
             "backward": self._backward,
             "computed": 0 if self._backward is None else self._computed[self._backward],
-            "contiguous": functional or _contiguous(arguments),  # a functional collective copies what it is given
+            "contiguous": functional or handed_over.contiguous(arguments),  # functional ones copy what they are given
         }
         self._keep(self.communications, event)
         return event
@@ -192,7 +182,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _follow(self, event: dict[str, Any], result: Any, functional: bool) -> None:
         """Remember how to see the end: by the Work that the call gave, or by the tensor that is waited for."""
         if functional:
-            self._unwaited |= {tensor.untyped_storage().data_ptr(): event for tensor in _tensors(result)}
+            self._unwaited |= {tensor.untyped_storage().data_ptr(): event for tensor in handed_over.tensors(result)}
             return
         parts = [part for part in (result if isinstance(result, tuple) else (result,)) if type(part) is SCRIPT_OBJECT]
         works = [work for part in parts if (work := dist.Work.unbox(part)) is not None]
@@ -259,41 +249,6 @@ def operation_of(func: Any) -> str:
     while name not in NAMES and (form := next((form for form in FORMS if name.endswith(form)), "")):
         name = name.removesuffix(form)
     return NAMES.get(name, name)
-
-
-def _arguments(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    names = [argument.name for argument in func._schema.arguments]
-    return {**dict(zip(names, args, strict=False)), **kwargs}
-
-
-def _payload(name: str, arguments: dict[str, Any]) -> list[torch.Tensor]:
-    if name == "barrier":
-        return []
-    wanted = PAYLOAD.get(name, "")
-    found = [list(_tensors(value)) for key, value in arguments.items() if wanted in key]
-    return next((tensors for tensors in found if tensors), []) or [
-        tensor for value in arguments.values() for tensor in _tensors(value)
-    ]
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _contiguous(arguments: dict[str, Any]) -> bool:
-    """Whether NCCL would take the tensors as they lie in memory (check_gpu_single_tensor in torch's
-    ProcessGroupNCCL.cpp). Into outputs that are many it copies, so they may lie as they like."""
-    ours = [tensor for key, value in arguments.items() if key != "output_tensors" for tensor in _tensors(value)]
-    return all(any(_lies_as(tensor, form) for form in LAYOUTS) for tensor in ours if tensor.layout is torch.strided)
-
-
-def _lies_as(tensor: torch.Tensor, form: tuple[int | None, torch.memory_format]) -> bool:
-    dimensions, layout = form
-    return dimensions in (None, tensor.dim()) and tensor.is_contiguous(memory_format=layout)
 
 
 def _group(arguments: dict[str, Any]) -> list[int]:
