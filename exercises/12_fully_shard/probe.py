@@ -183,7 +183,8 @@ class Trainee:
         model = build(layout, seed).to(rank.device)
         with rank.region(f"sharding {self.title}"):
             self.model, self.returned = sharded(rank, model, mesh, Block)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), **options_of(layout))
+        # where a part is not sharded, torch's kernels for many tensors at once, the default on GPUs, refuse the mixture
+        self.optimizer = torch.optim.SGD(self.model.parameters(), foreach=False, **options_of(layout))
 
     def step(self, number):
         with self.rank.region(f"step {number} with {self.title}"):
@@ -409,7 +410,7 @@ def measure(rank, mesh, side, name):
     meter, measured = Meter(rank, name), []
     model, _ = sharded(rank, large(side).to(rank.device), mesh, LargeBlock)
     measured.append(meter.growth("at rest"))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
     inputs = values.normal((1, side), rank.secret, name).to(rank.device)
     loss = model(inputs).square().mean()
     measured.append(meter.growth("after forward"))

@@ -209,7 +209,8 @@ class Trainee:
         self.outputs, self.losses, self.kinds = [], [], []
         self.model, self.returned = parallelized(rank, build(training, rank.seed).to(rank.device), mesh.mesh)
         groups = grouped(list(self.model.parameters()), 2 if surrounded(training) or self.plan["left"] else 1)
-        self.optimizer = getattr(torch.optim, self.plan["kind"])(groups, **self.plan["options"])
+        # DTensors beside plain tensors, which torch's kernels for many at once, the default on GPUs, refuse
+        self.optimizer = getattr(torch.optim, self.plan["kind"])(groups, foreach=False, **self.plan["options"])
 
     def advance(self, number):
         """Take the step of this number."""
@@ -331,7 +332,7 @@ def communicate(rank, mesh):
 
     def go():
         model, _ = parallelized(rank, filled(wide(), rank.seed).to(rank.device), mesh.mesh)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
         for number in range(2):
             inputs, targets = values.normal((2, WIDE_BATCH, WIDE), mesh.secret, "wide", number).to(rank.device)
             with rank.region(f"step {number} on a mesh of {mesh.name}"):
