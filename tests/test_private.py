@@ -22,10 +22,11 @@ from tests.fakes import FakeSession, ended, right
 
 SECRET = b"\7" * 32
 TELLS = """
-import time
+import os, time
 import torch.distributed as dist
 
-if dist.is_initialized() and dist.get_rank() == 1:
+had_a_group = dist.is_initialized()
+if os.getcwd().endswith("rank1"):
     {at_import}
 imported = time.monotonic()
 
@@ -38,6 +39,7 @@ def tells(rank):
     rank.record("imported", imported)
     rank.record("secret", [rank.secret, rank.secret])
     rank.record("told", time.monotonic())
+    rank.record("groups", [had_a_group, dist.is_initialized()])
 """
 
 
@@ -80,10 +82,23 @@ def test_nobody_is_told_before_all_have_imported(run_on_ranks: RunIt) -> None:
     assert min(observed(run, "told")) >= max(observed(run, "imported"))  # type: ignore[type-var]
 
 
-def test_a_rank_that_fails_to_import_keeps_nobody_waiting(run_on_ranks: RunIt) -> None:
-    """The others get theirs, and its failure is what the run is told to have."""
-    run = run_on_ranks("tells", source=TELLS.format(at_import="raise ValueError"), secret=SECRET)
+def test_the_file_is_imported_before_there_is_a_group(run_on_ranks: RunIt) -> None:
+    """As in any job: a file that asks for its rank at import works nowhere else."""
+    run = run_on_ranks("tells", source=TELLS.format(at_import="pass"), secret=SECRET)
+    assert observed(run, "groups") == [[False, True]] * 2
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["with a group", "without one"])
+def test_a_rank_that_fails_to_import_keeps_nobody_waiting(run_on_ranks: RunIt, group: bool) -> None:
+    """The others get theirs, unless they have to meet that rank first, and its failure is what the run is told to
+    have."""
+    source = TELLS.format(at_import="raise ValueError")
+    run = run_on_ranks("tells", source=source, secret=SECRET, process_group=group)
     first, second = run.ranks
+    if group:
+        assert isinstance(second.ending, Raised) and second.ending.importing
+        assert run.diagnosis is not None and run.diagnosis.ranks == (1,) and run.seconds < 15
+        return
     assert first.observations["secret"] == own(run)[0]
     assert isinstance(first.ending, Finished) and isinstance(second.ending, Raised) and second.ending.importing
 
@@ -91,14 +106,16 @@ def test_a_rank_that_fails_to_import_keeps_nobody_waiting(run_on_ranks: RunIt) -
 def test_a_rank_that_imports_for_ever_is_the_late_one(run_on_ranks: RunIt) -> None:
     """Those who wait for it are told as consequences."""
     source = TELLS.format(at_import="while True: pass")
-    run = run_on_ranks("tells", source=source, secret=SECRET, deadline=2.0)
+    run = run_on_ranks("tells", source=source, secret=SECRET, deadline=2.0, process_group=False)
     assert run.diagnosis is not None and run.diagnosis.ranks == (1,)
     assert "the import on all ranks" in str(run.ranks[0].ending)
 
 
 def test_an_import_that_waits_for_a_rank_which_waits_for_it_is_a_deadlock(run_on_ranks: RunIt) -> None:
     """Long before the deadline."""
-    run = run_on_ranks("tells", source=TELLS.format(at_import="dist.barrier()"), secret=SECRET)
+    joins = 'dist.init_process_group("gloo", rank=int(os.getcwd()[-1]), world_size=2)'
+    source = TELLS.format(at_import="dist.barrier()").replace("had_a_group = dist.is_initialized()", joins)
+    run = run_on_ranks("tells", source=source, secret=SECRET, process_group=False)
     assert run.diagnosis is not None and run.diagnosis.kind == "deadlocked"
     assert run.seconds < 15 and "the import on all ranks" in run.diagnosis.findings[0].actual
 

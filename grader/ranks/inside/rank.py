@@ -270,22 +270,18 @@ def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
         waits.install()
         if scene.hold_group:
             rank.hold_group()
+        if not scene.script:
+            check_contract(rank.student, scene.requires, scene.file)  # before there is a group, as in any real job
         if scene.process_group:
             _join_group(rank)
         with rank.traced():
-            _probe(rank, scene)
+            if scene.probe:
+                getattr(importlib.import_module("probe"), scene.probe)(rank)
     except SystemExit as error:
         return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": frames_of(error, file)}
     except BaseException as error:
         return described(error, file, rank.importing)
     return {"kind": "finished"}
-
-
-def _probe(rank: Rank, scene: Scene) -> None:
-    if scene.requires or not (scene.probe or scene.script):
-        check_contract(rank.student, scene.requires, scene.file)
-    if scene.probe:
-        getattr(importlib.import_module("probe"), scene.probe)(rank)
 
 
 def _join_group(rank: Rank) -> None:
