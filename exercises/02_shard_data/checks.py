@@ -281,11 +281,18 @@ def test_one_permutation(runs, probe):
 
 
 def judge_mixed(runs, probe, *names):
-    """In these tables every shard is a sample of the whole data set, and in no order, as far as its mean and the
-    correlation of place and index tell."""
+    """In these tables every shard is a sample of the whole data set, and in no order, as far as its mean, the
+    correlation of place and index and its steps up and down tell; and no two epochs deal out the same groups."""
     # Of 1500 indices out of 4500, in units of 4500: the mean is 1/2 with a deviation of 0.006, the correlation 0 with
-    # one of 0.026. A tenth and a quarter are more than nine of these each: below 1e-18.
+    # one of 0.026, the part of steps that go up 1/2 with one of 0.0075. A tenth, a quarter and a tenth are more than
+    # nine of these each: below 1e-18. Two equal ways to deal 4500 samples to 3 ranks are nothing.
     for run, setting, epochs in tables(runs, probe, *names):
+        dealt = [frozenset(map(frozenset, shards)) for shards in epochs]
+        subject, wanted = (
+            f"{named(setting)} over {len(epochs)} epochs",
+            "other samples together on a rank in each epoch",
+        )
+        run.expect(len(set(dealt)) == len(dealt), subject, wanted, "the same groups in another order")
         for epoch, shards in enumerate(epochs):
             for replica, shard in enumerate(shards):
                 judge_shuffled(run, setting.n, shard, f"{named(setting, replica)}, epoch {epoch}")
@@ -297,6 +304,9 @@ def judge_shuffled(run, n, shard, subject):
     run.expect(abs(middle - n / 2) < n / 10, f"{subject}: the mean of its indices", f"about {n // 2}", round(middle))
     seen = f"indices that {'rise' if rising > 0 else 'fall'} on the whole, {brief(shard)}"
     run.expect(abs(rising) < 0.25, subject, "indices in no order", seen)
+    up = mean(left < right for left, right in pairwise(shard))
+    seen = f"{up:.0%} of them, {brief(shard)}"
+    run.expect(abs(up - 0.5) < 0.1, f"{subject}: the indices that are greater than the one before", "about half", seen)
 
 
 def judge_moves(runs, probe, *names):
