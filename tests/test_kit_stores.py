@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import types
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch.distributed
 
-from grader.kit import stores
+from grader.kit import ports, stores
 
 NAME = "torch.distributed.of_a_test"
 
@@ -61,3 +63,27 @@ def test_a_module_that_is_imported_after_the_look_counts(module: types.ModuleTyp
     finally:
         del sys.modules[f"{NAME}.later"]
     assert module.one is later.one is new  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no 127.0.1.1 of their own")
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1"])
+def test_a_reserved_port_is_given_to_nobody_at_any_address(address: str) -> None:
+    """Held at one address alone, the kernel gives it away at another one, where gloo and NCCL listen."""
+    port = stores.reserved_port()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((address, port))
+    for said in ("localhost", "127.0.0.1"):
+        torch.distributed.TCPStore(said, port, 1, True)
+
+
+def test_without_ipv6_it_is_held_at_all_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = socket.socket
+
+    def without(family: int = socket.AF_INET, *rest: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError("Address family not supported by protocol")
+        return original(family, *rest)
+
+    monkeypatch.setattr(socket, "socket", without)
+    with ports.bound_socket() as holder:
+        assert holder.getsockname()[0] == "0.0.0.0"

@@ -276,10 +276,10 @@ def test_wrapped_or_bare(runs, probe):
 
 
 def test_submodule_called_module(runs, probe):
-    """A model may have submodules that are called `module`"""
+    """A model keeps the names of its state dict, submodules that are called `module` and second names included"""
     (run,) = runs("alone")
     for how in ("bare", "wrapped"):
-        name, what = f"nested_{how}", f"of a {how} model with submodules called `module`"
+        name, what = f"nested_{how}", f"of a {how} model with submodules called `module` and a buffer of two names"
         state = probe.Nested(run[0].secret, "saved").state()
         expect_success(run[0], f"{name}_saved", f"saving, {what}")
         if how == "bare":
@@ -490,7 +490,7 @@ def test_previous_survives(runs, probe):
 
 
 def expect_not_written_to(rank, path):
-    """The old file is there after a save that wrote to the path itself, which fails in the middle."""
+    """The old file is there after a save that failed in its first bytes."""
     if path in rank:
         saved, subject = rank.read(path, Overwritten), f"the previous checkpoint, at {path}, after a write failed"
         harmed = saved["raised"] and saved["changed"]

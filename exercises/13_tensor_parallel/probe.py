@@ -194,8 +194,8 @@ MEASURED, FLOAT = "large layers", 8
 ORDERED = {"sort_ranks": False} if "sort_ranks" in inspect.signature(dist.new_group).parameters else {}
 """Whether this torch makes groups whose ranks are in another order than in the world."""
 THREE = {"ranks 3, 1 and 2, in this order": (3, 1, 2)} if ORDERED else {"ranks 1, 2 and 3": (1, 2, 3)}
-GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), **THREE}
-"""The ranks of the world in some groups, in the order of the groups."""
+GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 2": (1, 2), **THREE}
+"""The ranks of the world in some groups, in the order of the groups. One of them is in two groups of one size."""
 IN_GROUPS = {
     "a column-parallel layer that gathers": Given("gathered"),
     "a row-parallel layer": Given("row"),

@@ -135,8 +135,9 @@ RETURNING = [*LEFT, *FEW, *READ, *AFTER]
 F32, F64, OF_ANOTHER_DTYPE = torch.float32, torch.float64, DTYPES | PLAIN
 """In all other calls torch's default dtype is that of the model: whoever receives into it is wrong here alone."""
 
-GROUPS = {"ranks 1 and 3": (1, 3), "ranks 2, 0 and 3, in this order": (2, 0, 3)}
-"""The ranks of the world in some groups, in the order of the groups, at world size WORLD."""
+GROUPS = {"ranks 1 and 3": (1, 3), "ranks 2, 0 and 3, in this order": (2, 0, 3), "ranks 1 and 2": (1, 2)}
+"""The ranks of the world in some groups, in the order of the groups, at world size WORLD. One of them is in two groups
+of one size."""
 WORLD = 4
 IN_GROUPS = Given(3, 1)
 BAD_GROUP = "ranks 1 and 3"

@@ -175,8 +175,8 @@ STAGES = (
 in the next one."""
 CALLS = {name: given for stage in STAGES for name, given in stage.items()}
 
-GROUPS = {"ranks 0 and 2": (0, 2), "ranks 1 and 3": (1, 3), "ranks 1, 2 and 3": (1, 2, 3)}
-"""The ranks of the world in some groups."""
+GROUPS = {"ranks 0 and 2": (0, 2), "ranks 2 and 3": (2, 3), "ranks 1, 2 and 3": (1, 2, 3)}
+"""The ranks of the world in some groups. One of them is in two groups of one size."""
 IN_GROUPS = {
     "gradients of norm above 0.5": Given(0.5),
     "gradients with an element above 0.1": Given(0.1, INF),
