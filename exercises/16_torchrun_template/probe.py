@@ -263,7 +263,7 @@ def launches(rank):
     short = ["--epochs", "1", *lr, *options]
     wanted = [
         [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY, fresh=True)],
-        [show.job("alone", usual, checkpoint=TEMPORARY)],
+        [show.job("alone", usual, checkpoint=TEMPORARY, relative=True)],
         [show.job("two", usual, agents=agent(2))],
         [show.job("three", usual, agents=agent(3))],
         [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, STEP))],
@@ -393,7 +393,7 @@ class Launcher:
 
     def start(
         self, name, arguments, *, agents=(None,), fresh=False, path=None, samples=SAMPLES, disturb=None, tear=None,
-        own=True, bare=False, changed=None, source="", content=None, checkpoint=NAME,
+        own=True, bare=False, relative=False, changed=None, source="", content=None, checkpoint=NAME,
     ):  # fmt: skip
         folder = self.rank.scratch / name.replace(" ", "_").replace('"', "")
         place = Path.cwd() / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / checkpoint
@@ -404,7 +404,7 @@ class Launcher:
         if content is not None:
             write_bad(content, place)
         given = {
-            "--checkpoint": NAME if bare else str(place),
+            "--checkpoint": os.path.relpath(place) if bare or relative else str(place),
             **dict(zip(arguments[::2], arguments[1::2], strict=True)),
         }
         if own:
