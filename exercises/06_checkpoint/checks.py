@@ -276,10 +276,10 @@ def test_wrapped_or_bare(runs, probe):
 
 
 def test_submodule_called_module(runs, probe):
-    """A model keeps the names of its state dict, submodules that are called `module` and second names included"""
+    """A model keeps the names of its state dict, and may have submodules that are called `module`"""
     (run,) = runs("alone")
     for how in ("bare", "wrapped"):
-        name, what = f"nested_{how}", f"of a {how} model with submodules called `module` and a buffer of two names"
+        name, what = f"nested_{how}", f"of a {how} model with submodules called `module`"
         state = probe.Nested(run[0].secret, "saved").state()
         expect_success(run[0], f"{name}_saved", f"saving, {what}")
         if how == "bare":

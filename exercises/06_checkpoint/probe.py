@@ -119,14 +119,12 @@ class Net(spies.FunctionalModel):
 
 class Nested(spies.FunctionalModel):
     """A bare model whose keys all begin with "module.", for that is what its only submodule is called, and a layer of
-    that one too. One of its buffers has two names, and one is in no state dict. It is saved and loaded, and never
-    trained."""
+    that one too. One of its buffers is in no state dict. It is saved and loaded, and never trained."""
 
     def __init__(self, secret, *place):
         super().__init__()
         self.module = nn.Module()
         add_layers(self.module, "module")
-        self.module.register_buffer("scale_again", self.module.scale)
         self.module.register_buffer("cache", torch.zeros(FEATURES), persistent=False)
         fill(self, secret, "nested", *place)
 
