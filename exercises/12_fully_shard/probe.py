@@ -105,27 +105,27 @@ def run_through(module, hidden):
 
 
 class Model(nn.Module):
-    """A language model of one token: from token to scores of the next one, shape (batch, VOCABULARY). Its embedding
-    and head lie outside of the blocks; in layout "inside" they are buffers, in "tied" one parameter. There a block is
-    in evaluation from the beginning, as what is frozen often is."""
+    """A language model of one token: from token to scores of the next one, shape (batch, VOCABULARY). Its embedding,
+    head and offset lie outside of the blocks; in layout "inside" they are buffers, and in "tied" the first two are one
+    parameter and the offset is frozen. There a block is in evaluation from the beginning, as frozen ones often are."""
 
     def __init__(self, layout, dtype):
         super().__init__()
-        for name in ("embedding", "head"):
-            table = torch.empty(VOCABULARY, WIDTH, dtype=dtype)
+        for name, shape in {"embedding": (VOCABULARY, WIDTH), "head": (VOCABULARY, WIDTH), "offset": (WIDTH,)}.items():
+            tensor = torch.empty(shape, dtype=dtype)
             if layout == "inside":
-                self.register_buffer(name, table)
+                self.register_buffer(name, tensor)
             else:
-                self.register_parameter(name, nn.Parameter(table))
+                self.register_parameter(name, nn.Parameter(tensor))
         self.blocks = containers(layout, dtype)
         if layout == "tied":
             self.head = self.embedding
-            self.offset = nn.Parameter(torch.empty(WIDTH, dtype=dtype), requires_grad=False)
+            self.offset.requires_grad_(False)
             self.blocks[1].up.bias.requires_grad_(False)
             self.blocks[1].eval()
 
     def forward(self, tokens):
-        hidden = self.embedding[tokens] + getattr(self, "offset", 0)
+        hidden = self.embedding[tokens] + self.offset
         return linear(run_through(self.blocks, hidden), self.head)
 
 
