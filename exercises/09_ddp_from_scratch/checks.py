@@ -444,7 +444,8 @@ def greedy(gradients, cap):
 
 def test_bucket_sizes(runs, probe):
     """No bucket is larger than bucket_cap_mb, unless it holds a single parameter"""
-    for rank, kind, part in steps_of(runs, probe, "tiny", "middle", "halves"):
+    more = ["layouts"] if holds(test_layouts, runs, probe) else []
+    for rank, kind, part in steps_of(runs, probe, "tiny", "middle", "halves", *more):
         plan = probe.PLANS[kind]
         if kind == "tiny" and carries_all(rank, probe, part, plan.model):  # no bucket has room for two
             least, subject = len(probe.MODELS[plan.model]), f"buckets with bucket_cap_mb={plan.cap:g}"

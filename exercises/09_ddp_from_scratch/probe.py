@@ -41,7 +41,7 @@ class Layer:
     like: str = ""
 
 
-SQUARE, HALF, TALL, VECTOR = (WIDTH, WIDTH), (WIDTH // 2, WIDTH), (WIDTH + 16, WIDTH), (WIDTH,)
+SQUARE, HALF, TALL, THIN, VECTOR = (WIDTH, WIDTH), (WIDTH // 2, WIDTH), (WIDTH + 16, WIDTH), (4, WIDTH), (WIDTH,)
 MODELS = {
     "plain": [
         *(Layer("first", SQUARE), Layer("gain", ()), Layer("second", HALF), Layer("shift", VECTOR)),
@@ -65,13 +65,17 @@ MODELS = {
         *(Layer("fourth", TALL, torch.bfloat16), Layer("fifth", SQUARE, torch.float32)),
         *(Layer("sixth", SQUARE, torch.float32), Layer("seventh", SQUARE), Layer("last", HALF, torch.float32)),
     ],
-    "layouts": [Layer("first", SQUARE, strided=True), Layer("gain", ()), Layer("third", TALL, strided=True)],
+    "layouts": [
+        *(Layer("first", SQUARE, strided=True), Layer("second", TALL), Layer("gain", ()), Layer("thin", THIN)),
+        Layer("third", TALL, strided=True),
+    ],
     "deep": [Layer(f"layer {number}", (16 + 7 * number % 16 * 3, WIDTH)) for number in range(16)],
     "halves": [Layer(f"layer {number}", (16 + 7 * number % 16 * 3, WIDTH), torch.bfloat16) for number in range(16)],
     "wide": [Layer(f"layer {number}", (2**18 // WIDTH, WIDTH), torch.float32) for number in range(27)],
 }
 """The layers by model, in the order of forward and of registration. Those of "deep" have a size of their own each, from
-4 to 16 KB; those of "halves" as many elements."""
+4 to 16 KB; those of "halves" as many elements. In "layouts" two parameters that are larger than the cap have little
+between them."""
 BUFFERS = {"average": torch.float64, "cache": torch.float32, "count": torch.int64, "mask": torch.bool}
 """Of the model "stateful"; "cache" is not part of its state dict."""
 LONG = 2**40
