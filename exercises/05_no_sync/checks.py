@@ -24,6 +24,11 @@ SITUATIONS = {
     "all": "with different numbers of micro-batches and of samples on the ranks",
     "many": "with thousands of samples",
     "long": "with nine micro-batches on each rank, twice as large on one",
+    "lengths": "with micro-batches of sequences, of another length in each",
+    "bytes": "with inputs of uint8",
+    "second": "with a second model",
+    "successor": "with a new model, made when the second one was gone",
+    "one, leftovers": "with a single micro-batch and old gradients in .grad before the call",
 }
 
 
@@ -103,14 +108,19 @@ def same(gradients, others):
 
 
 def data(probe, run, call, plan, rank):
-    place = probe.source(run.parameters["plans"], call)
-    return probe.micro_batches(run[rank].secret, place, probe.PLANS[plan][rank], run.parameters["loss"])
+    place, loss = probe.source(run.parameters["plans"], call), probe.loss_of(run.parameters, call)
+    return probe.micro_batches(run[rank].secret, place, plan, rank, loss)
 
 
-def mean_loss(probe, run, batches):
-    """The mean loss over the samples of some batches, as a function of the parameters."""
-    inputs, targets = (torch.cat(part) for part in zip(*batches, strict=True))
-    return lambda tensors: probe.LOSSES[run.parameters["loss"]](probe.Network.compute(tensors, inputs), targets)
+def mean_loss(probe, run, call, batches):
+    """The mean loss over the samples of some batches, as a function of the parameters. Inputs of one shape go through
+    the model at once."""
+    loss, kinds = probe.LOSSES[probe.loss_of(run.parameters, call)], {}
+    for inputs, targets in batches:
+        kinds.setdefault(inputs.shape[1:], []).append((inputs, targets))
+    joined = [[torch.cat(part) for part in zip(*kind, strict=True)] for kind in kinds.values()]
+    every = torch.cat([targets for _, targets in joined])
+    return lambda tensors: loss(torch.cat([probe.Network.compute(tensors, inputs) for inputs, _ in joined]), every)
 
 
 def rounded(tensors, dtype=torch.float32):
@@ -135,7 +145,7 @@ def test_trains(runs, probe):
 
 def test_one_step(runs, probe):
     """The optimizer, whichever it is, steps once a call, and nothing else changes the parameters"""
-    for run in runs_of(runs, "steps", "optimizers"):
+    for run in runs_of(runs, "steps", "single", "optimizers"):
         for rank in run:
             optimizers = {}
             for call, plan in calls(run):
@@ -149,7 +159,8 @@ def expect_step(run, rank, probe, call, plan, optimizers):
     words = SITUATIONS[plan] if name == "plain" else f"{SITUATIONS[plan]}, {OPTIMIZERS[name]}"
     rank.expect(steps == 1, f"the optimizer's steps in a call {words}", "1", steps)
     (kind, options), rates = probe.OPTIMIZERS[name], probe.rates()
-    optimizer = optimizers.setdefault(name, replay.Optimizer(replay.RULES[kind], before))
+    model = plan if plan in probe.OTHERS else "first"
+    optimizer = optimizers.setdefault((model, name), replay.Optimizer(replay.RULES[kind], before))
     optimizer.values = dict(before)
     wanted = optimizer.step(gradients_of(rank, step), lambda name: {**options, "lr": rates[name]})
     rank.expect_close(step["after"], wanted, f"the parameters after the call {words}:", stale=before)
@@ -168,7 +179,7 @@ def judge_plan(every, probe, plan):
 def expect_gradient(run, probe, call, plan):
     """The gradient that each rank stepped with equals that of the loss over all samples of all ranks."""
     batches = [data(probe, run, call, plan, other) for other in range(run.world_size)]
-    everything = mean_loss(probe, run, [batch for own in batches for batch in own])
+    everything = mean_loss(probe, run, call, [batch for own in batches for batch in own])
     subject = f"the gradient {SITUATIONS[plan]}"
     for rank in run:
         step = step_of(run, rank, probe, call)
@@ -176,15 +187,15 @@ def expect_gradient(run, probe, call, plan):
         try:
             rank.expect_close(found, rounded(gradient), subject)
         except CheckFailed:  # to explain takes longer than to compare, so only what is wrong is explained
-            clauses = explained(probe, run, rank.rank, step["before"], batches)
+            clauses = explained(probe, run, call, rank.rank, step["before"], batches)
             clauses = {clause: rounded(one) for clause, one in clauses.items()}
             rank.expect_close(found, rounded(gradient), subject, alternatives=clauses, budget=2)
 
 
-def explained(probe, run, rank, parameters, batches):
+def explained(probe, run, call, rank, parameters, batches):
     """Gradients that common mistakes lead to, by a clause that names the mistake."""
-    own = [[replay.gradient(mean_loss(probe, run, [one]), parameters) for one in mine] for mine in batches]
-    whole = [replay.gradient(mean_loss(probe, run, mine), parameters) for mine in batches]
+    own = [[replay.gradient(mean_loss(probe, run, call, [one]), parameters) for one in mine] for mine in batches]
+    whole = [replay.gradient(mean_loss(probe, run, call, mine), parameters) for mine in batches]
     every = [gradient for gradients in own for gradient in gradients]
     return {
         "this is the gradient of this rank's own samples": whole[rank],
@@ -211,17 +222,17 @@ def test_all_ranks(runs, probe):
 
 
 def test_weights_ranks(runs, probe):
-    """Ranks with different numbers of samples count by their samples, be they few or thousands"""
+    """Ranks with different numbers of samples count by their samples, few or thousands, whatever the model"""
     judge_plan(runs("steps"), probe, "ranks")
-    for plan in ("ranks", "long", "many"):
+    for plan in ("ranks", "long", "many", "bytes", *probe.OTHERS, "lengths"):
         judge_plan(runs("optimizers"), probe, plan)
 
 
 def test_leftovers(runs, probe):
     """Gradients from before the call do not leak in"""
-    for run in runs_of(runs, "steps"):
-        twin = run.parameters["plans"].index("equal")
-        for call, plan in calls(run, "leftovers"):
+    for run in runs_of(runs, "steps", "single"):
+        for call, plan in calls(run, *probe.TWINS):
+            twin = probe.source(run.parameters["plans"], call)
             left = replay.mean([probe.leftovers(rank.secret, call) for rank in run])
             for rank in run:
                 clean, found = (gradients_of(rank, step_of(run, rank, probe, one)) for one in (twin, call))
@@ -238,7 +249,7 @@ def test_loss(runs, probe):
     """The mean loss over this rank's samples is returned, as a float"""
     for run, rank, call, plan, step in steps_of(runs, probe):
         rank.expect(step["is_float"], "the type of the returned loss", "float", step["type"])
-        wanted = mean_loss(probe, run, data(probe, run, call, plan, rank.rank))(step["before"])
+        wanted = mean_loss(probe, run, call, data(probe, run, call, plan, rank.rank))(step["before"])
         found = torch.tensor(step["loss"], dtype=torch.float32)
         rank.expect_close(found, wanted.to(torch.float32), f"the returned loss {SITUATIONS[plan]}")
 
@@ -247,12 +258,12 @@ def test_loss(runs, probe):
 
 
 def regions(runs, probe):
-    """(run, rank, region, plan) for every call whose communication is judged: between ranks, once DDP is warm. Where
-    nothing is sent at all and the gradient is wrong, it is the gradient that is wrong."""
+    """(run, rank, region, plan) for every call whose communication is judged: between ranks, once DDP is warm, which
+    it is not with other models. Where nothing is sent at all and the gradient is wrong, it is that which is wrong."""
     found = []
     for run, rank, call, plan, _ in steps_of(runs, probe):
         region = f"call {call}"
-        if run.world_size > 1 and call >= WARM:
+        if run.world_size > 1 and call >= WARM and plan not in probe.OTHERS:
             sent = any(one.during(region).at_least(SMALL) for one in run)
             if sent or holds(expect_gradient, run, probe, call, plan):
                 found.append((run, rank, region, plan))

@@ -8,6 +8,7 @@ its gradients are its own, from its secret. Nothing here knows an expected value
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, linear, mse_loss
+from torch.nn.parallel import DistributedDataParallel
 
 from grader.kit import groups, spies, values
 
@@ -15,6 +16,10 @@ WIDTH, CLASSES, LAYERS = 32, 16, 4
 """No parameter is smaller than a kilobyte, not even in float16, so that gradients and counts are told apart by size."""
 BUCKET_MB = 0.001
 """So small that DDP makes a bucket of every parameter."""
+CENTRE, SPREAD = 128, 40
+"""Of inputs that are bytes."""
+TRIES = 10_000
+"""How many objects are made at most until one lies where another has been."""
 LEARNING_RATES = (0.1, 0.03)
 """Of the optimizer's two groups: the first half of the layers, and the second."""
 PLANS = {
@@ -27,9 +32,18 @@ PLANS = {
     "all": [[8], [1, 4, 2, 2], [6, 3]],
     "many": [[433] * 3, [250] * 3],
     "long": [[1] * 9, [2] * 9],
+    "lengths": [[3, 3, 3], [3, 3, 3]],
+    "bytes": [[65, 65], [70, 70]],
+    "second": [[2, 2], [5, 5]],
+    "successor": [[2, 2], [5, 5]],
+    "one, leftovers": [[4], [4], [4]],
 }
-"""For each kind of call, the samples in each micro-batch of each rank. A call with leftovers has the very data of the
-first call with equal micro-batches, so that their gradients can be compared whatever factor they have."""
+"""For each kind of call, the samples in each micro-batch of each rank."""
+TWINS = {"leftovers": "equal", "one, leftovers": "one"}
+"""A call with leftovers has the very data of the first call of another kind, so that their gradients can be compared
+whatever factor they have."""
+OTHERS = ("second", "successor")
+"""These have a model of their own. The second one is gone when its successor is made, where it was in memory."""
 
 
 OPTIMIZERS = {
@@ -50,6 +64,12 @@ def optimizers_of(parameters):
     return parameters.get("optimizers", ["plain"])
 
 
+def loss_of(parameters, call):
+    """Which loss a call has, of those that take turns."""
+    names = parameters["losses"]
+    return names[call % len(names)]
+
+
 def initial_parameters(seed):
     """The weights of all layers by name, float64."""
     widths = [WIDTH] * LAYERS + [CLASSES]
@@ -65,14 +85,18 @@ def rates():
     return {name: LEARNING_RATES[number >= LAYERS // 2] for number, name in enumerate(names)}
 
 
-def micro_batches(secret, call, sizes, loss):
-    """A rank's list of pairs (inputs, targets) for one call, one for each of `sizes`: inputs are float64 of shape
-    (samples, 1 + WIDTH), targets float64 of shape (samples, CLASSES) or int64 of shape (samples,), as loss wants."""
+def micro_batches(secret, call, plan, rank, loss):
+    """A rank's list of pairs (inputs, targets) for one call: inputs are float64 of shape (samples, 1 + WIDTH), or
+    (samples, length, 1 + WIDTH), or uint8, targets float64 of shape (samples, CLASSES) or int64 of shape (samples,)."""
     generator, number, batches = values.generator(secret, "batches", call), 0, []
-    for size in sizes:
-        features = torch.randn(size, WIDTH, dtype=torch.float64, generator=generator)
+    for place, size in enumerate(PLANS[plan][rank]):
+        length = 1 + (place + rank) % 4 if plan == "lengths" else 1
+        features = torch.randn(size * length, WIDTH, dtype=torch.float64, generator=generator)
+        if plan == "bytes":
+            features = (CENTRE + SPREAD * features).clamp(0, 255).to(torch.uint8)
         targets = torch.randn(size, CLASSES, dtype=torch.float64, generator=generator)
-        inputs = spies.numbered(range(number, number + size), features)
+        inputs = spies.numbered([number + row // length for row in range(size * length)], features)
+        inputs = inputs.view(size, length, 1 + WIDTH) if plan == "lengths" else inputs
         batches.append((inputs, targets.argmax(dim=1) if loss == "cross_entropy" else targets))
         number += size
     return batches
@@ -86,7 +110,7 @@ def samples_in(pair):
 
 def source(plans, call):
     """The call whose data a call has: its own, but for one with leftovers."""
-    return plans.index("equal") if plans[call] == "leftovers" else call
+    return plans.index(TWINS[plans[call]]) if plans[call] in TWINS else call
 
 
 def leftovers(secret, call):
@@ -101,11 +125,17 @@ def smoothed_cross_entropy(outputs, targets):
 
 
 def steep_mse(outputs, targets):
-    """One whose gradients are large."""
-    return 1000 * mse_loss(outputs, targets)
+    """One whose gradients are large, and which is negative."""
+    return 1000 * mse_loss(outputs, targets) - 1e5
 
 
-LOSSES = {"cross_entropy": smoothed_cross_entropy, "mse": mse_loss, "steep_mse": steep_mse}
+def level_mse(outputs, targets):
+    """One which is 0, whatever the gradient is."""
+    loss = mse_loss(outputs, targets)
+    return loss - loss.detach()
+
+
+LOSSES = {"cross_entropy": smoothed_cross_entropy, "mse": mse_loss, "steep_mse": steep_mse, "level_mse": level_mse}
 
 
 class Network(spies.FunctionalModel):
@@ -119,18 +149,21 @@ class Network(spies.FunctionalModel):
 
     @staticmethod
     def compute(tensors, inputs, keep=lambda hidden: None):
-        """The outputs, shape (samples, CLASSES). `keep` is called with each inner activation."""
+        """The outputs, shape (samples, CLASSES): the mean over the length of sequences. `keep` is called with each
+        inner activation."""
         *inner, last = tensors.values()
-        hidden = inputs[:, 1:]
+        hidden = inputs[..., 1:]
+        if not hidden.is_floating_point():
+            hidden = (hidden.to(last.dtype) - CENTRE) / SPREAD
         for weight in inner:
             hidden = torch.tanh(linear(hidden, weight))
             keep(hidden)
-        return linear(hidden, last)
+        return linear(hidden if hidden.dim() == 2 else hidden.mean(dim=1), last)
 
     def forward(self, inputs):
         if not torch.is_grad_enabled():
             return self.compute(self.tensors(), inputs)
-        numbers = spies.numbers_of(inputs)
+        numbers = spies.numbers_of(inputs if inputs.dim() == 2 else inputs[:, 0])
         self.passes.append({"numbers": numbers, "alive": self.activations.alive(), "outputs": self.outputs.alive()})
         outputs = self.compute(self.tensors(), inputs, lambda hidden: self.activations.watch(numbers, hidden))
         self.outputs.watch(numbers, outputs)
@@ -161,13 +194,29 @@ def noting(kind):
     return Noting
 
 
-class Trainer:
-    """What the calls of one run share: the network, its DDP wrapper, the optimizers and the loss."""
+def wrapper_at(address):
+    """A DDP wrapper to be set up, in the memory of one that is gone, if that is free."""
+    tried = []
+    while len(tried) < TRIES:
+        tried.append(object.__new__(DistributedDataParallel))
+        if id(tried[-1]) == address:
+            break
+    return tried[-1]
 
-    def __init__(self, rank):
-        self.rank, self.loss = rank, rank.parameters["loss"]
+
+class Trainer:
+    """What calls share: the network, its DDP wrapper and the optimizers."""
+
+    def __init__(self, rank, wrapper=None):
+        """`wrapper` is yet to be set up, if there is one."""
+        self.rank = rank
         self.network = Network(rank.seed).to(rank.device)
-        self.ddp_model = groups.wrapped(rank, self.network, bucket_cap_mb=BUCKET_MB)
+        if wrapper is None:
+            self.ddp_model = groups.wrapped(rank, self.network, bucket_cap_mb=BUCKET_MB)
+        else:
+            ids = [rank.device.index] if rank.device.type == "cuda" else None
+            wrapper.__init__(self.network, device_ids=ids, bucket_cap_mb=BUCKET_MB)
+            self.ddp_model = wrapper
         self.optimizers = {name: self.optimizer(*OPTIMIZERS[name]) for name in optimizers_of(rank.parameters)}
 
     def optimizer(self, kind, options):
@@ -186,7 +235,7 @@ class Trainer:
         optimizer.zero_grad()
         optimizer.noted = []
         self.network.forget()
-        if plan == "leftovers":
+        if plan in TWINS:
             left = leftovers(self.rank.secret, call)
             for name, weight in self.network.named_parameters():
                 weight.grad = left[name].to(weight.device)
@@ -194,10 +243,10 @@ class Trainer:
     def call(self, call, plan):
         """One call of `train_step`, and everything seen of it."""
         rank, device = self.rank, self.rank.device
-        place = source(rank.parameters["plans"], call)
-        batches = micro_batches(rank.secret, place, PLANS[plan][rank.rank], self.loss)
+        place, loss = source(rank.parameters["plans"], call), loss_of(rank.parameters, call)
+        batches = micro_batches(rank.secret, place, plan, rank.rank, loss)
         batches = [(inputs.to(device), targets.to(device)) for inputs, targets in batches]
-        function, loss_fn = rank.student.train_step, LOSSES[self.loss]
+        function, loss_fn = rank.student.train_step, LOSSES[loss]
         optimizer = self.optimizers[optimizer_of(rank.parameters, call)]
         self.prepare(optimizer, call, plan)
         before = self.network.state()
@@ -219,17 +268,26 @@ class Trainer:
 
 
 def steps(rank):
-    """One call of `train_step` for each plan, with one model."""
-    trainer = Trainer(rank)
+    """One call of `train_step` for each plan, with one model but for those that have another."""
+    trainer, wrapper = Trainer(rank), None
     for call, plan in enumerate(rank.parameters["plans"]):
-        trainer.call(call, plan)
+        if plan in OTHERS:
+            other = Trainer(rank, wrapper)
+            other.call(call, plan)
+            address = id(other.ddp_model)
+            del other, wrapper
+            wrapper = wrapper_at(address)  # at once, before anything else comes to lie there
+        else:
+            trainer.call(call, plan)
 
 
 def empty(rank):
     """A call with an empty list, on every rank alike, and then ordinary ones."""
     trainer = Trainer(rank)
     optimizer = trainer.optimizers["plain"]
-    outcome = rank.attempt(rank.student.train_step, trainer.ddp_model, optimizer, [], LOSSES[trainer.loss])
+    outcome = rank.attempt(
+        rank.student.train_step, trainer.ddp_model, optimizer, [], LOSSES[loss_of(rank.parameters, 0)]
+    )
     rank.record("empty", {**outcome.described(), "returned": values.short(outcome.value)})
     for call, plan in enumerate(rank.parameters["plans"]):
         trainer.call(call, plan)

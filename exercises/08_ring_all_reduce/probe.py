@@ -45,6 +45,8 @@ class Given:
     shape: tuple = (480,)
     layouts: tuple = ("whole",)
     sizes: tuple = (1, 2, 3, 4)
+    finite: bool = True
+    """Or inf, -inf and NaN are among the elements, on every rank in other places."""
 
     def values(self, secret, name):
         """A rank's elements. One alone is above 0, as those of several ranks might cancel out and leave nothing but
@@ -53,6 +55,10 @@ class Given:
             least = -most if self.dtype.is_signed else 0
             return torch.randint(least, most, self.shape, generator=generator(secret, name), dtype=self.dtype)
         drawn = normal(self.shape, secret, name, scale=SCALES.get(self.dtype, 1.0))
+        if not self.finite:
+            kinds = torch.randint(12, self.shape, generator=generator(secret, name, "kinds"))
+            for kind, value in enumerate((math.inf, -math.inf, math.nan)):
+                drawn[kinds == kind] = value
         return (drawn.abs() + 0.1 if drawn.numel() == 1 else drawn).to(self.dtype)
 
     def memory(self, secret, name):
@@ -92,6 +98,7 @@ DTYPES = {
     "a vector of uint8": Given(torch.uint8, sizes=(2,)),
     "a vector of float16": Given(torch.float16, sizes=(3,)),
     "a vector of bfloat16": Given(torch.bfloat16, sizes=(2,)),
+    "a vector with inf and NaN": Given(shape=(48,), sizes=(2, 3), finite=False),
 }
 LONG = "a vector of 1 MiB"
 """Who sends it twice sends more than the kernel's count may differ from what is told of all calls."""
