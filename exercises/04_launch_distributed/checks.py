@@ -4,6 +4,8 @@ They share a process, so a check asks only for those that it judges: what a late
 Findings name no rank of the run, which is the caller, but the ranks that the student's code started.
 """
 
+import re
+import signal
 from typing import Any
 
 import torch
@@ -20,11 +22,11 @@ LAUNCHES = {
     "digits": "A launch of a training on 2 ranks",
     "joined": "A launch of 2 ranks that join a gloo group",
     "at once": "Two launches at the same time",
-    "first": "Rank 2 raised, rank 0 raised two seconds later, rank 1 returned",
+    "first": "Rank 2 raised, rank 0 raised a second later, rank 1 returned",
     "collective": "Rank 2 raised while ranks 0 and 1 sat in a collective for ever",
-    "error": "A rank raised an exception of a class of its own",
+    "error": "A rank raised an exception without a text",
     "exit 3": "A rank left by os._exit(3)",
-    "exit 3 beside": "Rank 1 left by os._exit(3) while rank 0 waited for ever",
+    "exit 3 beside": "Rank 1 left by os._exit(3), rank 0 raised a second later",
     "exit 0": "A rank left by os._exit(0) before fn had returned",
     "exit 0 beside": "Rank 1 left by os._exit(0) while rank 0 waited for ever",
     "sys.exit 0": "A rank left by sys.exit(0) before fn had returned",
@@ -41,6 +43,10 @@ WITHOUT_RESULT = (
     *("sys.exit 0", "lambda", "lambda beside"),
 )
 """Those in which a rank ends and leaves no result. How soon one by os._exit(3) is told is a check of its own."""
+LOST = re.compile(r"\b3\b|(rank|process|worker)\W{0,3}1\b", re.IGNORECASE)
+"""A word on rank 1, which left by os._exit(3)."""
+OWN = -signal.SIGUSR1
+"""How the caller's own processes end."""
 
 
 class Call(Attempt):
@@ -54,13 +60,15 @@ class Call(Attempt):
 
 class Look(TypedDict):
     """What was seen beside a call: whether it had to be broken off, though processes still moved or since none did, and
-    where it waited then; the processes in which fn was called, and the states of those that were left."""
+    where it waited then; the processes in which fn was called, and the states of those that were left. Where the caller
+    had processes of its own, their exit codes: of one that stayed, and of one that ended meanwhile."""
 
     hung: bool
     moving: bool
     waited_at: int | None
     started: list[int]
     left: list[str]
+    company: list[int | None]
 
 
 class Launch(Call, Look):
@@ -201,7 +209,7 @@ def test_rank_order(runs):
 
 
 def test_new_processes(runs):
-    """Each rank has a process of its own that is no bare fork of the caller"""
+    """Each rank has a process of its own, no bare fork of the caller, that may start others"""
     for run, (one, three, joined) in launches(runs, "one", "three", "joined"):
         results, caller = reports(run, three, "three", 3), run[0].read("caller", int)
         inside = [result["rank"] for result in results if result["pid"] == caller]
@@ -218,6 +226,9 @@ def test_new_processes(runs):
             "a process that starts afresh, for the caller may hold locks, threads and a CUDA context",
             ranks=forked or [result["rank"] for result in later if result["forked"]],
         )
+        for note in one["notes"]:
+            subject, child = "fn started a process with multiprocessing, as a DataLoader does", note.get("child", 0)
+            run.expect(child == 0, subject, "one that runs and can be joined", child)
 
 
 def test_rendezvous(runs, probe):
@@ -319,22 +330,23 @@ def test_bad_world_size(runs):
 def test_first_failure(runs, probe):
     """An exception reaches the caller with the message of the rank that failed first"""
     for run, (launch, error) in launches(runs, "first", "error"):
-        first, later, _, _, detail = probe.messages(run.seed)
+        first, later, *_ = probe.messages(run.seed)
         expect_failed(run, launch, "first")
         seen = "the message of rank 0, which failed later" if later in launch["said"] else first_line(launch)
         run.expect(first in launch["said"], "The caller's exception", "the message of rank 2", seen)
         expect_failed(run, error, "error")
-        subject = "An exception that does not survive pickling"
-        run.expect(detail in error["said"], subject, "its message all the same", first_line(error))
 
 
 def test_promptly(runs, probe):
     """A failure is reported at once, even while the other ranks sit in a collective"""
     for run, (collective, left) in launches(runs, "collective", "exit 3 beside"):
         expect_failed(run, collective, "collective")
-        message, seen = probe.messages(run.seed)[2], first_line(collective)
+        _, _, message, _, later = probe.messages(run.seed)
+        seen = first_line(collective)
         run.expect(message in collective["said"], "The caller's exception", "the message of rank 2", seen)
         expect_failed(run, left, "exit 3 beside")
+        told = later not in left["said"] or LOST.search(left["said"])
+        run.expect(told, LAUNCHES["exit 3 beside"], "a word on rank 1", first_line(left))
 
 
 def test_no_result(runs):
@@ -354,7 +366,7 @@ def brought_home(run):
 
 
 def test_nothing_left(runs):
-    """No rank process is left behind, alive or as a zombie, after success or failure"""
+    """No rank process is left behind, alive or as a zombie, and the caller's own ones are let alone"""
     for run in runs("launches", recorded=tuple(LAUNCHES)):
         for name in LAUNCHES:
             if name == "lambda beside" and name not in run[0]:  # not tried where a lambda alone came back
@@ -366,11 +378,20 @@ def test_nothing_left(runs):
                 seen = run[0].seen(name)
                 left = [one.status for one in seen.processes if one.pid in look["started"]] if seen else []
                 run.expect(not left, f"{subject}, seen from outside", "none", ", ".join(left))
+                expect_let_alone(run, look["company"], name)
         # Where it returned instead of raising, that is the matter of the check of first failures.
         stubborn = run[0].read("stubborn", Launch)
         subject, line = LAUNCHES["stubborn"], stubborn["waited_at"] or stubborn["line"]
         run.expect(stubborn["started"], subject, "two ranks", f"no rank called fn: {first_line(stubborn)}", line=line)
         run.expect(not stubborn["hung"], subject, "an end of both ranks", never(stubborn), line=line)
+
+
+def expect_let_alone(run, company, name):
+    """Nobody has ended the caller's own processes, nor waited for them."""
+    for code, which in zip(company, ("lived through", "ended during"), strict=False):
+        subject = f"The exit code of a process of the caller's own that {which} the launch {name!r}"
+        changed = f"{code}: the launcher has {'ended' if code and code < 0 else 'waited for'} that process"
+        run.expect(code == OWN, subject, str(OWN), changed)
 
 
 # -- a training -----------------------------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ import importlib.util
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 from grader.kit.meeting import wait_until
@@ -32,6 +34,10 @@ LONGEST, NOT_SO_LONG = 400, 80
 first, or after a SIGTERM that was ignored; and once a launch has been stuck."""
 ASLEEP = 5
 """Looks in a row, 10 ms apart, that make a process one that waits."""
+APART = 0.9
+"""Seconds from a failure to the next one, behind the first rank's end and the caller's: a second in all."""
+FAREWELL = signal.SIGUSR1
+"""Ends the caller's own processes. No launcher sends it."""
 
 
 # -- what the started processes run ---------------------------------------------------------------------------------
@@ -97,15 +103,46 @@ def pause(seconds):
         time.sleep(0.02)
 
 
+def outlast_failure(folder, rank, caller):
+    """Waits until a rank has ended, the caller has done what that woke it for, and a second has gone by."""
+    from grader.kit.processes import asleep_for
+
+    outlast(folder, rank)
+    wait_until(asleep_for(ASLEEP, [caller]), 2.0, look=0.01)
+    pause(APART)
+
+
+def bear():
+    """Starts a process as a DataLoader does, and sees it end: its exit code, or why there was none."""
+    child = get_context("fork").Process(target=os.getpid)
+    try:
+        child.start()
+        child.join()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return child.exitcode
+
+
+def part_with(guest):
+    """Ends a process of the caller's, whose exit code then waits for the caller."""
+    from grader.kit.processes import has_ended
+
+    with suppress(OSError):
+        os.kill(guest, FAREWELL)
+    wait_until(lambda: has_ended(guest), 3.0, look=0.01)
+
+
 def report(rank, world_size, *args):
     """What this process was handed. The highest rank ends first, each other one after its right neighbour; one that is
-    alone lives on for a moment."""
+    alone has a child, and lives on for a moment."""
     folders = [arg for arg in args if isinstance(arg, str) and Path(arg).is_dir()]
     here = {
         "rank": rank, "world_size": world_size, "pid": os.getpid(), "forked": bool(CALLER),
         "address": os.environ.get("MASTER_ADDR"), "port": os.environ.get("MASTER_PORT"),
         "args": describe(["folder" if arg in folders else arg for arg in args]),
     }  # fmt: skip
+    if folders and world_size == 1 and os.getpid() not in CALLER:
+        here["child"] = bear()
     if folders:
         note(folders[0], **here)
     if folders and os.getpid() not in CALLER:
@@ -119,11 +156,13 @@ def report(rank, world_size, *args):
     return here
 
 
-def join_and_sum(rank, world_size, folder, seed):
+def join_and_sum(rank, world_size, folder, seed, guest):
     """Meets the others by MASTER_ADDR and MASTER_PORT, and computes with two threads. The highest rank lives on."""
     import torch.distributed as dist
 
     enter(folder, rank)
+    if rank == 0:
+        part_with(guest)
     port = os.environ.get("MASTER_PORT")
     if CALLER:  # a fork of a caller with threads would hang in what follows
         return note(folder, rank=rank, forked=True, port=port, sum=None)
@@ -212,8 +251,8 @@ def meet(rank, world_size, mine, other, other_size, encounter, token):
     return note(mine, token=token, rank=rank, port=os.environ["MASTER_PORT"], sum=total.item())
 
 
-def fail_first(rank, world_size, folder, first, later):
-    """Rank 2 raises; rank 0 raises well after its death; rank 1 is fine."""
+def fail_first(rank, world_size, folder, first, later, caller):
+    """Rank 2 raises; rank 0 raises a second after its death; rank 1 is fine."""
     here = enter(folder, rank)
     if rank == 2:
         wait_for_all(here, world_size)
@@ -221,8 +260,7 @@ def fail_first(rank, world_size, folder, first, later):
         raise Unpicklable(7, first)
     if rank == 0:
         wait_for(here / "failed")
-        outlast(here, 2)
-        pause(2.0)
+        outlast_failure(here, 2, caller)
         raise RuntimeError(later)
     return rank
 
@@ -245,7 +283,7 @@ def fail_beside_collective(rank, world_size, folder, message):
     dist.recv(torch.zeros(1), 1) if rank == 0 else dist.all_reduce(torch.zeros(1))
 
 
-def fail_beside_stubborn(rank, world_size, folder, message):
+def fail_beside_stubborn(rank, world_size, folder, message, guest):
     """Rank 0 takes note of SIGTERM and stays; then rank 1 raises."""
     here = enter(folder, rank)
     if rank == 0:
@@ -253,6 +291,7 @@ def fail_beside_stubborn(rank, world_size, folder, message):
         (here / "ready").touch()
         stay()
     wait_for(here / "ready")
+    part_with(guest)
     raise LookupError(message)
 
 
@@ -303,11 +342,14 @@ class Unpicklable(Exception):
         super().__init__(f"code {code}: {detail}")
 
 
-def end(rank, world_size, folder, how, detail=""):
-    """The last rank ends without a result, by a signal the first one; the others wait for ever."""
+def end(rank, world_size, folder, how, later="", caller=0):
+    """The last rank ends without a result, by a signal the first one; the others wait for ever, or raise `later`."""
     here = enter(folder, rank)
     wait_for_all(here, world_size)
     if rank != (0 if how == "signal" else world_size - 1):
+        if later:
+            outlast_failure(here, world_size - 1, caller)
+            raise RuntimeError(later)
         stay()
     if how == "signal":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -316,7 +358,7 @@ def end(rank, world_size, folder, how, detail=""):
     if how == "sys.exit 0":
         sys.exit(0)
     if how == "error":
-        raise Unpicklable(7, detail)
+        raise LookupError
     return lambda: None
 
 
@@ -410,25 +452,27 @@ def foreign_port(show, name):
 def join(show):
     """Two ranks meet, while the caller's environment names somebody else's port."""
     with foreign_port(show, "taken"):
-        show.launch("joined", 2, join_and_sum, "folder", show.rank.seed)
+        show.launch("joined", 2, join_and_sum, "folder", show.rank.seed, "guest")
 
 
 def fail(show):
     """Launches that should fail; last the one for which a launcher may need the longest."""
     told = messages(show.rank.seed)
-    show.launch("first", 3, fail_first, "folder", told[0], told[1])
+    show.launch("first", 3, fail_first, "folder", told[0], told[1], os.getpid())
     show.launch("collective", 3, fail_beside_collective, "folder", told[2])
-    show.launch("error", 1, end, "folder", "error", told[4])
+    show.launch("error", 1, end, "folder", "error")
     for how in ("exit 3", "exit 0", "sys.exit 0", "signal", "lambda"):
         brought = show.launch(how, 1, end, "folder", how)
         if how in BESIDE and not (how == "lambda" and brought):  # who brings a lambda home, may wait for the others
-            show.launch(f"{how} beside", 2, end, "folder", how)
+            later = (told[4], os.getpid()) if how == "exit 3" else ()
+            show.launch(f"{how} beside", 2, end, "folder", how, *later)
     show.launch("torn", 2, tear, "folder")
-    show.launch("stubborn", 2, fail_beside_stubborn, "folder", told[3])
+    show.launch("stubborn", 2, fail_beside_stubborn, "folder", told[3], "guest")
 
 
 BESIDE = ("exit 3", "exit 0", "signal", "lambda")
-"""Ways to end without a result that are tried beside a rank that waits for ever, too; sys.exit is one more exit."""
+"""Ways to end without a result that are tried beside another rank, too, which waits for ever, but beside "exit 3"
+raises later; sys.exit is one more exit."""
 
 
 def messages(seed):
@@ -461,12 +505,31 @@ def digits_rows(seed):
     return [inputs[360:], targets[360:], inputs[:360], targets[:360]]
 
 
+class Company:
+    """Two processes of the caller's own beside a launch: one that stays, and one that a rank ends meanwhile."""
+
+    def __init__(self):
+        self.stays = get_context("fork").Process(target=stay, daemon=True)
+        self.stays.start()
+        self.guest = subprocess.Popen(["sleep", "7200"])
+
+    def leave(self):
+        """The exit codes of both, once they have ended."""
+        from grader.kit.processes import has_ended
+
+        for process in (self.stays, self.guest):
+            if not has_ended(process.pid):
+                os.kill(process.pid, FAREWELL)
+        self.stays.join()
+        return [self.stays.exitcode, self.guest.wait()]
+
+
 class Launcher:
     """Calls the student's launcher under watch, and records each launch under its name."""
 
     def __init__(self, rank):
         CALLER[:] = [os.getpid()]
-        self.rank, self.stuck, self.told = rank, False, set()
+        self.rank, self.stuck, self.told, self.company = rank, False, set(), None
         self.student = rank.student.launch_distributed
         rank.record("caller", os.getpid())
 
@@ -476,9 +539,13 @@ class Launcher:
         return path
 
     def launch(self, name, world_size, fn, *args):
-        """The launch's value if it is a list; in `args`, "folder" stands for its folder."""
+        """The launch's value if it is a list. In `args`, "folder" stands for its folder, and "guest" for a process of
+        the caller's that a rank is to end."""
         folder = self.folder(name)
         args = tuple(str(folder) if isinstance(arg, str) and arg == "folder" else arg for arg in args)
+        if args and args[-1] == "guest":
+            self.company = Company()
+            args = (*args[:-1], self.company.guest.pid)
         [attempt] = self.watched(name, [folder], lambda: [self.attempt(world_size, fn, *args)])
         return attempt.value if isinstance(attempt.value, list) else None
 
@@ -553,7 +620,9 @@ class Launcher:
         # without them its next launch would break, which is another fault than its own.
         went_well = not watch.hung and not any(attempt.error for attempt in attempts)
         left = left_behind(set(started) - {os.getpid()}, spare=went_well)
+        company, self.company = self.company.leave() if self.company else [], None
         seen = {"hung": watch.hung, "moving": watch.moving, "waited_at": watch.line, "left": left, "started": started}
+        seen["company"] = company
         found = [
             {**attempt.described(), **returned(attempt), "notes": notes_in(folder)}
             for attempt, folder in zip(attempts, folders, strict=True)
