@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from grader.batch.row import Row, Standing
@@ -105,8 +104,8 @@ def row(who: str, data: Fields | None, **more: Any) -> MadeUp:
         "seconds": 6.0,
         "busy": 5.0,
         "cpu": 9.0,
-        "report_path": None if data is None else Path(f"{text}.json"),
-        "source_path": Path("no_sync.py"),
+        "report_file": "" if data is None else f"{text}.json",
+        "source_file": "no_sync.py",
         "data": data,
     }
     return MadeUp(**(fields | more))
@@ -132,7 +131,7 @@ def small_class() -> list[MadeUp]:
     rows += [row("raises", report("FBBF", {"runs": [finding("ValueError was raised")]}, [raised("ValueError")]))]
     rows += [row("stub", report("FBBF"), untouched=True)]
     rows += [row("comma", report("FBBF", problem=finding("SyntaxError", actual="invalid syntax")))]
-    rows += [row("gone", report("FBBF", problem=finding("The file is missing")), source_path=None)]
+    rows += [row("gone", report("FBBF", problem=finding("The file is missing")), source_file="")]
     rows += [row("ours", report("PPXP")), row("flip", report("PPPP"), unstable=True, flipped=("overlaps",))]
     rows += [
         row("lost", None, unit="lost", standing=Standing.QUARANTINED),

@@ -61,7 +61,7 @@ def test_report_says_in_one_sentence_what_is_wrong(folder):
 def test_pages_are_of_what_each_may_see_and_have_no_mark_where_something_is_not_graded(tmp_path, folder):
     data = json.loads(as_json.render(partial()))
     rows = [classes.row("Ada Lovelace", data), classes.row("../eve", data), classes.row("eve", data)]
-    rows += [replace(rows[2], exercise="90_total", standing=Standing.BROKEN, report_path=None, data=None)]
+    rows += [replace(rows[2], exercise="90_total", standing=Standing.BROKEN, report_file="", data=None)]
     assert pages.write(rows, tmp_path / "pages", folder, "Homework") == 3
     texts = {path.name: path.read_text() for path in (tmp_path / "pages").iterdir()}
     assert len(texts) == 3 and {"eve@uni.html"} < set(texts) and all("Homework" in text for text in texts.values())

@@ -17,8 +17,8 @@ from grader.batch.report.facts import Fault, facts_of
 from grader.batch.report.model import About, ClassReport
 from grader.batch.report.mutants import Likeness, Signature, likeness
 from grader.batch.report.shape import compared, shape
-from grader.batch.report.summary import facts_in, summary_of
-from grader.batch.row import Standing
+from grader.batch.report.summary import facts_in, key_of, summary_of
+from grader.batch.row import Standing, Summary
 from tests.classes import EXERCISE, LATE, OLD, TWICE, finding, report, row, small_class
 
 SCHEMA = Path(__file__).parent.parent / "docs/class-report.schema.json"
@@ -121,7 +121,7 @@ def test_the_header_counts_every_hand_in(made):
 def test_two_who_handed_in_nothing_did_not_hand_in_the_same():
     """They share a unit all the same."""
     nothing = report("FBBF", problem=finding("The file is missing"))
-    rows = [row(who, nothing, source_path=None) for who in ("gone", "away")]
+    rows = [row(who, nothing, source_file="") for who in ("gone", "away")]
     assert class_report(rows).header.identical == 0
     assert class_report([*rows, row("ada", report("PPPP")), row("bob", report("PPPP"))]).header.identical == 2
 
@@ -285,10 +285,11 @@ def test_a_report_in_short_gives_the_same_facts():
     """As the ledger keeps it, so that a class report reads those reports alone that show something new."""
     wrong = report("FBBP", {"runs": [finding("gradients of layer 0", expected="[1.0]", actual="[2.0]")]})
     for told in (wrong, report("PPPP")):
-        line, facts = summary_of(told), facts_of(told)
-        assert facts_in(line) == replace(facts, sentences={})
-        assert summary_of({**told, "seed": 8}) == line
-    assert summary_of({}) == "" and facts_in("") is None and facts_in('{"form": "older"}') is None
+        summary, facts = summary_of(told), facts_of(told)
+        assert facts_in(summary) == replace(facts, sentences={})
+        assert summary_of({**told, "seed": 8}) == summary and summary.own.startswith(key_of(summary.common))
+    assert summary_of({}) == Summary() and facts_in(Summary()) is None
+    assert facts_in(Summary('{"form": "older"}')) is None and facts_in(Summary("", '["older", "03"]')) is None
 
 
 def test_reports_in_short_are_not_read_but_for_an_example_of_each_fault():

@@ -31,7 +31,7 @@ def test_the_largest_groups_are_open_and_the_others_folded():
 
 
 def test_who_handed_in_nothing_is_told_beside_quartiles_that_count_them():
-    rows = [row("ada", report("PPPP")), row("bob", report("FFFF"), unit="none", source_path=None)]
+    rows = [row("ada", report("PPPP")), row("bob", report("FFFF"), unit="none", source_file="")]
     assert "2 with a mark, 1 of them 0 for want of a hand-in" in page.render(class_report(rows))
 
 

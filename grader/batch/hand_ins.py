@@ -54,15 +54,15 @@ def in_order(found: Iterable[HandIn], folder: Path) -> tuple[HandIn, ...]:
 def plain(entries: Iterable[os.DirEntry[str]], folder: Path, file: str) -> Iterator[HandIn]:
     """A folder a person, or a file where only `file` is asked for."""
     every = list(entries)
-    folders = [entry for entry in every if entry.is_dir()]
+    folders = {entry.name for entry in every if entry.is_dir()}
     slug = folder.resolve().name
     prefix = slug.removesuffix(CLASSROOM) + "-" if slug.endswith(CLASSROOM) else ""
-    if not all(entry.name.startswith(prefix) and entry.name != prefix for entry in folders):
+    if not all(name.startswith(prefix) and name != prefix for name in folders):
         prefix = ""
     for entry in every:
         if entry.is_symlink():
             check_inside(Path(entry.path), folder)
-        if entry in folders:
+        if entry.name in folders:
             yield HandIn(who=entry.name.removeprefix(prefix), name=entry.name, folder=Path(entry.path))
         elif file and entry.name.endswith(".py"):
             yield HandIn(who=entry.name[:-3], name=entry.name, files={file: Path(entry.path)})

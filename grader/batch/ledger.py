@@ -15,10 +15,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from grader.batch.row import Row, Standing
+from grader.batch.row import KEY, Row, Standing, Summary
 from grader.batch.store import Store
 from grader.model.errors import RunError, UsageError
 
@@ -56,14 +57,43 @@ CREATE TABLE IF NOT EXISTS published (
     exercise TEXT NOT NULL, who TEXT NOT NULL, unit TEXT NOT NULL, mark REAL, kept REAL NOT NULL, weight REAL NOT NULL,
     plan INTEGER NOT NULL, checks TEXT NOT NULL, PRIMARY KEY (exercise, who)) WITHOUT ROWID;
 """
-PAGE = """
+PAGE = f"""
 SELECT e.exercise, e.who, e.attempt, e.weight, e.kept, e.late, e.submitted_at, e.untouched, u.unit, u.standing, u.seed,
     u.unstable, u.flipped, u.seconds, u.busy, u.cpu, u.report, u.runs, u.mark, u.max_score, f.content,
-    k.summary
+    k.summary, c.summary
 FROM entries e JOIN units u ON u.unit = e.unit JOIN files f ON f.files = u.files
     LEFT JOIN summaries s ON s.report = u.report LEFT JOIN kinds k ON k.kind = s.kind
+    LEFT JOIN kinds c ON c.kind = substr(k.summary, 1, {KEY})
 WHERE e.plan = ? AND (e.exercise, e.who, e.attempt) > (?, ?, ?) ORDER BY e.exercise, e.who, e.attempt LIMIT 500
 """
+
+
+class _Entry(NamedTuple):
+    """A row of PAGE."""
+
+    exercise: str
+    who: str
+    attempt: int
+    weight: float
+    kept: float
+    late: str
+    submitted_at: str | None
+    untouched: int
+    unit: str
+    standing: str
+    seed: int
+    unstable: int
+    flipped: str
+    seconds: float
+    busy: float
+    cpu: float
+    report: str
+    runs: str
+    mark: float | None
+    max_score: float | None
+    content: str
+    own: str | None
+    common: str | None
 
 
 class Ledger:
@@ -131,11 +161,12 @@ class Ledger:
         person one counts. Read a page at a time, so all of them need never be in memory."""
         plan = self.plan()
         best = content_of(plan).get("choice") == "best"
-        for _, own in itertools.groupby(self._entries(plan["plan"] if plan else 0), key=lambda row: (row[0], row[1])):
+        entries = map(_Entry._make, self._entries(plan["plan"] if plan else 0))
+        for _, own in itertools.groupby(entries, key=attrgetter("exercise", "who")):
             several = list(own)
             counting = max(several, key=_worth) if best else several[-1]
-            for row in several:
-                yield self._row(row, counts=row is counting)
+            for entry in several:
+                yield self._row(entry, counts=entry is counting)
 
     def exercises(self) -> list[str]:
         """The exercises of the plan in force."""
@@ -151,31 +182,30 @@ class Ledger:
             last = page[-1]
             after = last["exercise"], last["who"], last["attempt"]
 
-    def _row(self, row: sqlite3.Row, *, counts: bool) -> Row:
-        names = json.loads(row["content"])
-        path = self.store.path_or_none
+    def _row(self, entry: _Entry, *, counts: bool) -> Row:
+        names, place = json.loads(entry.content), self.store.place
         return Row(
-            who=row["who"],
-            exercise=row["exercise"],
-            unit=row["unit"],
-            standing=Standing(row["standing"]),
-            weight=row["weight"],
-            seed=row["seed"],
-            kept=row["kept"],
-            submitted_at=datetime.fromisoformat(row["submitted_at"]) if row["submitted_at"] else None,
-            late=row["late"],
-            untouched=bool(row["untouched"]),
-            unstable=bool(row["unstable"]),
-            flipped=tuple(json.loads(row["flipped"])),
-            attempt=row["attempt"],
+            who=entry.who,
+            exercise=entry.exercise,
+            unit=entry.unit,
+            standing=Standing(entry.standing),
+            weight=entry.weight,
+            seed=entry.seed,
+            kept=entry.kept,
+            submitted_at=datetime.fromisoformat(entry.submitted_at) if entry.submitted_at else None,
+            late=entry.late,
+            untouched=bool(entry.untouched),
+            unstable=bool(entry.unstable),
+            flipped=tuple(json.loads(entry.flipped)) if entry.unstable else (),
+            attempt=entry.attempt,
             counts=counts,
-            seconds=row["seconds"],
-            busy=row["busy"],
-            cpu=row["cpu"],
-            report_path=path(row["report"]),
-            source_path=path(names[0][1] if names else ""),
-            runs_path=path(row["runs"]),
-            summary=row["summary"] or "",
+            seconds=entry.seconds,
+            busy=entry.busy,
+            cpu=entry.cpu,
+            report_file=place(entry.report),
+            source_file=place(names[0][1] if names else ""),
+            runs_file=place(entry.runs),
+            summary=Summary(entry.own or "", entry.common or ""),
         )
 
     # ── for the modules of this package ──
@@ -241,7 +271,7 @@ def content_of(plan: sqlite3.Row | None) -> dict[str, Any]:
     return found
 
 
-def _worth(row: sqlite3.Row) -> tuple[float, int]:
+def _worth(entry: _Entry) -> tuple[float, int]:
     """What a hand-in earns; the later one of two that earn the same comes last."""
-    mark = -1.0 if row["mark"] is None or not row["max_score"] else row["mark"] / row["max_score"] * row["kept"]
-    return mark, row["attempt"]
+    mark = -1.0 if entry.mark is None or not entry.max_score else entry.mark / entry.max_score * entry.kept
+    return mark, entry.attempt

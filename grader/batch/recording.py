@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -10,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grader.batch.ledger import Ledger
-from grader.batch.report.summary import summary_of
-from grader.batch.row import Standing
+from grader.batch.report.summary import key_of, summary_of
+from grader.batch.row import NO_SUMMARY, Standing, Summary
 from grader.batch.seam import Graded, Refused
 
 MADE = """
@@ -34,7 +33,7 @@ class Told:
     mark: float | None
     checks: Mapping[str, str]
     seed: int
-    summary: str = ""
+    summary: Summary = NO_SUMMARY
 
     @property
     def standing(self) -> Standing:
@@ -68,7 +67,7 @@ class Settled:
     report: str = ""
     log: str = ""
     seconds: float = 0.0
-    summary: str = ""
+    summary: Summary = NO_SUMMARY
     changes: Mapping[str, Any]
 
 
@@ -155,10 +154,10 @@ def _write(connection: sqlite3.Connection, one: Settled) -> None:
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [one.unit, one.kind, one.slot, one.outcome, one.sentence, one.report, one.log, one.seconds, one.at],
     )
-    if one.summary:
-        kind = hashlib.sha256(one.summary.encode()).hexdigest()[:32]
-        connection.execute("INSERT OR IGNORE INTO kinds VALUES (?, ?)", [kind, one.summary])
-        connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", [one.report, kind])
+    if one.summary.own:
+        kinds = [(key_of(text), text) for text in one.summary]
+        connection.executemany("INSERT OR IGNORE INTO kinds VALUES (?, ?)", kinds)
+        connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", [one.report, kinds[0][0]])
     if one.changes:
         columns = ", ".join(f"{name} = ?" for name in one.changes)
         connection.execute(f"UPDATE units SET {columns} WHERE unit = ?", [*one.changes.values(), one.unit])

@@ -74,10 +74,11 @@ class Store:
             partial.unlink(missing_ok=True)
 
     def path(self, key: str) -> Path:
-        return Path(f"{self._folder}/{key[:2]}/{key[2:]}")  # a class report asks for hundreds of thousands
+        return Path(self.place(key))
 
-    def path_or_none(self, key: str | None) -> Path | None:
-        return self.path(key) if key else None
+    def place(self, key: str) -> str:
+        """The path as text, of which a class report asks for hundreds of thousands; empty for an empty key."""
+        return f"{self._folder}/{key[:2]}/{key[2:]}" if key else ""
 
     def read(self, key: str) -> bytes:
         return self.path(key).read_bytes() if key else b""

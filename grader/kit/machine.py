@@ -44,9 +44,7 @@ class StagedMachine:
             dist.ProcessGroupNCCL = SimpleNamespace(Options=SimpleNamespace)  # type: ignore[misc,assignment]
 
     @contextmanager
-    def with_gpus(
-        self, gpus: int, environment: Mapping[str, str] | None = None, *, current: int = 0
-    ) -> Iterator[None]:
+    def with_gpus(self, gpus: int, environment: Mapping[str, str] | None = None, *, current: int = 0) -> Iterator[None]:
         """A machine with so many GPUs, of which `current` was selected before, and with these variables in the
         environment. After it there is no group, and the environment is as before."""
         before = dict(os.environ)

@@ -199,7 +199,7 @@ def _deadlocks(exercise: ExerciseTally) -> tuple[Deadlocks, ...]:
 def _pairs(failed: statistics.Flags, checks: Sequence[str]) -> tuple[Pair, ...]:
     """Checks that fail together more often than by chance, the most telling first."""
     strength = statistics.phi(failed)
-    both = failed.astype(np.int64).T @ failed.astype(np.int64)
+    both = statistics.together(failed.astype(np.float64))
     made = [
         Pair(first=checks[one], second=checks[other], both=int(both[one, other]), phi=float(strength[one, other]))
         for one in range(len(checks))

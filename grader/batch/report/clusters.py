@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from grader.batch.report.facts import Fault
 from grader.batch.report.model import Cluster, Named, Unknown
 from grader.batch.report.mutants import Likeness, Signature, likeness
-from grader.batch.report.tally import ExerciseTally, Way
+from grader.batch.report.tally import ABSENT, ExerciseTally, Way
 
 Key = tuple[str, frozenset[Fault]]
 """A check, and the faults that were found in it."""
@@ -42,10 +42,10 @@ def clusters(
 ) -> tuple[Cluster, ...]:
     """The groups of an exercise, the largest first."""
     known = {each.name: each for each in signatures}
-    groups: dict[Key, _Group] = {}
+    groups = defaultdict[Key, _Group](_Group)
     for way, places in tally.ways.items():
         for key in _keys(way[0]):
-            group = groups.setdefault(key, _Group())
+            group = groups[key]
             group.places.extend(places)
             for name in alike[way].mutants:
                 if _fails_so(known[name], key):
@@ -56,9 +56,9 @@ def clusters(
 
 
 def _keys(faults: frozenset[Fault]) -> Iterator[Key]:
-    by_check: dict[str, set[Fault]] = {}
+    by_check = defaultdict[str, list[Fault]](list)
     for fault in faults:
-        by_check.setdefault(fault.check, set()).add(fault)
+        by_check[fault.check].append(fault)
     yield from ((check, frozenset(found)) for check, found in by_check.items())
 
 
@@ -68,8 +68,10 @@ def _fails_so(mutant: Signature, key: Key) -> bool:
 
 
 def _judged(tally: ExerciseTally) -> dict[str, int]:
-    columns = zip(*(letters.ljust(len(tally.checks), "-") for letters in tally.letters), strict=True)
-    return {check: sum(letter in "PF" for letter in own) for check, own in zip(tally.checks, columns, strict=False)}
+    width = len(tally.checks)
+    text = "".join(letters.ljust(width, ABSENT) for letters in tally.letters)
+    columns = {check: text[place::width] for place, check in enumerate(tally.checks)}
+    return {check: own.count("P") + own.count("F") for check, own in columns.items()}
 
 
 def _cluster(

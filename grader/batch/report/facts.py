@@ -26,7 +26,6 @@ class Check(NamedTuple):
     id: str
     title: str
     points: float
-    needs: tuple[str, ...] = ()
 
 
 class Fault(NamedTuple):
@@ -88,12 +87,7 @@ def facts_of(report: Fields, known: Container[Fault] = ()) -> Facts:
     return Facts(
         exercise=report["exercise"],
         title=report["title"],
-        checks=_same(
-            tuple(
-                Check(check["id"], check["title"], float(check["points"]), tuple(check["needs"]))
-                for check in report["checks"]
-            )
-        ),
+        checks=_same(tuple(Check(check["id"], check["title"], float(check["points"])) for check in report["checks"])),
         outcomes="".join(LETTERS.get(check["status"], "X") for check in report["checks"]),
         share=None if mark is None or not report["max_score"] else mark / report["max_score"],
         torch=report["torch"],

@@ -107,6 +107,6 @@ def _near(faults: frozenset[Fault], own: Mapping[str, frozenset[Fault]]) -> Like
 
 
 def _by_checks(faults: frozenset[Fault], blocked: Collection[str], signatures: Sequence[Signature]) -> Likeness:
-    failed = {fault.check for fault in faults}
-    same = tuple(each.name for each in signatures if each.fails and each.fails - set(blocked) == failed)
+    failed, hidden = {fault.check for fault in faults}, frozenset(blocked)
+    same = tuple(each.name for each in signatures if each.fails and each.fails - hidden == failed)
     return Likeness(how="checks", mutants=same[:SHOWN]) if same else Likeness()

@@ -1,4 +1,8 @@
-"""The statistics of a class, each with its source. Pure; arrays are numpy's, a row a hand-in and a column a check."""
+"""The statistics of a class, each with its source. Pure; arrays are numpy's, a row a hand-in and a column a check.
+
+Products are einsum's: those of `@` are BLAS', whose threads wait for one another by spinning, and on cores that others
+use that takes longer than these small products do.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +60,7 @@ def discrimination(passed: Flags, judged: Flags, points: Sequence[float]) -> lis
     Item Analysis", Psychometrika 28 (1963). Hand-ins in which the check was blocked are left out, for they say nothing
     of it; a check that others need is still flattered, since failing it costs their points too."""
     worth = np.asarray(points, dtype=np.float64)
-    totals = passed @ worth
+    totals = np.einsum("ij,j->i", passed.astype(np.float64), worth)
     found: list[float | None] = []
     for column, own in enumerate(worth):
         chosen = judged[:, column]
@@ -69,7 +73,8 @@ def _pearson(first: Floats, second: Floats) -> float | None:
     if len(first) < LEAST or np.ptp(first) == 0 or np.ptp(second) < 1e-9:
         return None
     one, other = first - first.mean(), second - second.mean()
-    return float(one @ other / math.sqrt(float(one @ one) * float(other @ other)))
+    own, both, others = (float(np.einsum("i,i->", *pair)) for pair in ((one, one), (one, other), (other, other)))
+    return both / math.sqrt(own * others)
 
 
 def by_quintile(shares: Floats, passed: Flags, judged: Flags) -> list[tuple[float | None, ...]]:
@@ -98,4 +103,9 @@ def phi(failed: Flags) -> Floats:
     flags -= flags.mean(axis=0) if len(flags) else 0.0
     spread = np.sqrt((flags**2).sum(axis=0))
     product = np.outer(spread, spread)
-    return np.divide(flags.T @ flags, product, out=np.zeros_like(product), where=product > 1e-12)
+    return np.divide(together(flags), product, out=np.zeros_like(product), where=product > 1e-12)
+
+
+def together(flags: Floats) -> Floats:
+    """For each check and each other one the sum of their products: how many failed both, where 1 is failing."""
+    return np.asarray(np.einsum("ij,ik->jk", flags, flags))

@@ -10,7 +10,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from grader.batch.report.facts import Check, Facts, Fault, Standstill, facts_of
 from grader.batch.report.summary import facts_in
@@ -81,7 +80,7 @@ class Tally:
 
 def tally(rows: Iterable[Row]) -> Tally:
     """Everything that the report needs, in one pass."""
-    made, known = Tally(), dict[Path, Facts | None]()
+    made, known = Tally(), dict[str, Facts | None]()
     for row in rows:
         exercise = made.exercises.get(row.exercise) or made.exercises.setdefault(row.exercise, _fresh(row))
         facts = _read(row, known, exercise.sentences)
@@ -96,11 +95,11 @@ def _fresh(row: Row) -> ExerciseTally:
     return ExerciseTally(row.exercise)
 
 
-def _read(row: Row, known: dict[Path, Facts | None], sentences: dict[Fault, str]) -> Facts | None:
+def _read(row: Row, known: dict[str, Facts | None], sentences: dict[Fault, str]) -> Facts | None:
     """The facts of a row's report, whose new sentences join the others; each file is read once, and not at all
     where the row has them in short and nothing is new. None where there is none, or none that can be read."""
-    path = row.report_path
-    if row.standing is not Standing.FINAL or path is None:
+    path = row.report_file
+    if row.standing is not Standing.FINAL or not path:
         return None
     if (summed := facts_in(row.summary)) is not None and summed.faults <= sentences.keys():
         return summed
@@ -125,7 +124,7 @@ def _count(made: Tally, exercise: ExerciseTally, row: Row, facts: Facts | None) 
     if row.unit not in made.units:
         made.seeds.add(row.seed)
         made.cpu, made.seconds, made.busy = made.cpu + row.cpu, made.seconds + row.seconds, made.busy + row.busy
-    handed_in = row.source_path is not None  # nothing is no copy of nothing
+    handed_in = bool(row.source_file)  # nothing is no copy of nothing
     made.units[row.unit] = made.units.get(row.unit, 0) + handed_in
     _file(exercise, row, standing)
     earned = made.people.setdefault(row.who, [0.0, 0.0])
@@ -137,7 +136,7 @@ def _count(made: Tally, exercise: ExerciseTally, row: Row, facts: Facts | None) 
     made.torch.add(facts.torch)
     exercise.title = facts.title
     exercise.marks.append(share * row.kept)
-    if facts.uncompilable and row.source_path is not None:
+    if facts.uncompilable and row.source_file:
         exercise.uncompilable[row.who] = facts.uncompilable
     if not (row.untouched or facts.uncompilable):
         _judged(exercise, row, facts, share)
@@ -147,7 +146,7 @@ def _file(exercise: ExerciseTally, row: Row, standing: Standing) -> None:
     """Who is in which of the lists."""
     if row.late:
         exercise.late[row.who] = row.late
-    if row.source_path is None:
+    if not row.source_file:
         exercise.missing.append(row.who)
     for flag, names in ((row.untouched, exercise.untouched), (row.unstable, exercise.unstable)):
         if flag:

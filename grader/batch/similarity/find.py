@@ -61,7 +61,7 @@ def gathered(rows: Iterable[Row]) -> dict[str, Units]:
     """The files that people wrote, by exercise and unit: neither missing nor as they were given out."""
     found: dict[str, Units] = {}
     for row in rows:
-        if row.counts and row.source_path is not None and not row.untouched:
+        if row.counts and row.source_file and not row.untouched:
             unit = found.setdefault(row.exercise, {}).setdefault(row.unit, _Unit(row))
             unit.who.append(row.who)
     return dict(sorted(found.items()))
@@ -70,7 +70,7 @@ def gathered(rows: Iterable[Row]) -> dict[str, Units]:
 def source_of(row: Row) -> str:
     """The text of the submitted file; nothing where it cannot be read."""
     try:
-        return row.source_path.read_bytes().decode(errors="replace") if row.source_path else ""
+        return path.read_bytes().decode(errors="replace") if (path := row.source_path) else ""
     except OSError:
         return ""
 
