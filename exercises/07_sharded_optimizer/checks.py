@@ -13,7 +13,8 @@ TRAINED = "a model under AdamW"
 CLEARED, ONE, TWO = "uncleared", "one parameter", "two parameters"
 BY_HAND, BY_LAMBDA = "options written into param_groups", "a LambdaLR with two groups"
 BY_STEP, BY_STEP_LATER = "a StepLR with Adam's own learning rate", "a StepLR from the third step on"
-OF_ADAM = "options of Adam written into param_groups"
+OF_ADAM, AFTER = "options of Adam written into param_groups", "an optimizer after another"
+SMALL, UNTRAINED = "small: bytes of tensors", "with a group that has no gradient yet"
 DONE = {
     "model_under_adamw": "training a model on one rank",
     "kinds": "training with each optimizer on one rank",
@@ -132,7 +133,7 @@ def expect_trained(probe, run, case):
 
 def test_same_as_unsharded(runs, probe):
     """On two and three ranks every step equals the unsharded one, on every rank"""
-    for run in runs("train"):
+    for run in runs("train", recorded=[TRAINED, "tied"]):
         expect_trained(probe, run, run.parameters)
         size = sum(probe.model_initial(run.seed, name).nbytes for name in probe.MODEL)
         run.expect_moved(run.parameters["steps"] * (run.world_size - 1) * size)  # each new value to all who lack it
@@ -155,13 +156,25 @@ def test_replicas_identical(runs):
 def test_optimizers(runs, probe):
     """All options of SGD, Adam, AdamW, RMSprop and Adagrad have their effect, and so have their defaults"""
     (alone,) = runs("alone", finished=False)
-    every = [title for title, *_ in optimizers(alone.parameters["optimizers"])]
+    every = [*(title for title, *_ in optimizers(alone.parameters["optimizers"])), AFTER]
     for run, case in judged(runs, probe, "optimizers", "kinds", every):
         for title, kind, options in optimizers(case):
             steps = [*range(case["steps"])]
             if not options.get("nesterov"):
                 steps.append(case["steps"] - 1)  # with the gradients that were there (see `Training.again`)
-            expect_history(run, title, replayed(probe, run, kind, steps, fixed(options)))
+            last = replayed(probe, run, kind, steps, fixed(options))
+            expect_history(run, title, last)
+        expect_successor(run, probe, case, last[-1])
+
+
+def expect_successor(run, probe, case, start):
+    """Another optimizer that begins with these values, over the same parameters."""
+    kind, options = case["then"]
+
+    def given(step, name, values):
+        return probe.gradient(run.seed, step, name)
+
+    expect_history(run, AFTER, replay.history(kind, start, range(case["steps"]), given, fixed(options)))
 
 
 def test_groups(runs, probe):
@@ -435,6 +448,25 @@ def test_state_sharded(runs, probe):
         run.expect(total <= most, subject, wanted, seen)
         wanted = f"at least {amount(least)}: all states {what}, and the ranks themselves must keep them"
         run.expect(total >= least, subject, wanted, seen)
+        if when == "after steps" and all(f"{title}: {UNTRAINED}" in rank for rank in run):
+            expect_added_once(run, title, states, parameter_bytes(probe, run, "after adding") - size)
+
+
+def expect_added_once(run, title, states, added):
+    """What a group makes that is added and has no gradient yet is kept once, too. That there is nothing yet is fine."""
+    grown = [kept(rank, title, UNTRAINED) - kept(rank, title, earlier(rank, title)) for rank in run]
+    most = (states + 1 + MEMORY_SLACK * run.world_size) * added
+    run.expect(
+        sum(grown) <= most,
+        f"what the ranks keep more of {title} {UNTRAINED}, added up",
+        f"at most {amount(most)}: all its states are {states} times its parameters, and one copy of these is allowed",
+        f"{amount(sum(grown))} (by rank: {sizes(grown)})",
+    )
+
+
+def earlier(rank, title):
+    """The last look before that group was added."""
+    return "after loading" if f"{title}: after loading" in rank else "after steps"
 
 
 def test_balanced(runs, probe):
@@ -447,6 +479,20 @@ def test_balanced(runs, probe):
             f"at most {MEMORY_BALANCE} times the mean, which is {amount(mean)}",
             f"{amount(fullest)} (by rank: {sizes(by_rank)})",
         )
+    for run in runs("memory", finished=False):
+        if run.came_to([SMALL]):
+            expect_small_balanced(run)
+
+
+def expect_small_balanced(run):
+    by_rank = [rank.read(SMALL, int) for rank in run]
+    mean, fullest = sum(by_rank) / len(by_rank), max(by_rank)
+    run[by_rank.index(fullest)].expect(
+        fullest <= MEMORY_BALANCE * mean,
+        "the tensors that the fullest rank keeps of many small parameters, some of them added after loading",
+        f"at most {MEMORY_BALANCE} times the mean of {mean:.0f} bytes",
+        f"{fullest} bytes (by rank: {by_rank})",
+    )
 
 
 def sizes(by_rank):

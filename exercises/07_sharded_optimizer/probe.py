@@ -4,6 +4,7 @@ Parameters and gradients are pure functions of the seed and float64, the same on
 float32, and its values do not matter. Nothing here knows an expected value.
 """
 
+import gc
 import io
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, StepLR
 
 from grader.kit import spies, values
-from grader.kit.memory import Meter, disregard_existing, layout
+from grader.kit.memory import Meter, disregard_existing, layout, settled, storages
 
 SHAPES = {"embedding": (7, 4), "weight": (5, 4), "bias": (5,), "norm": (4,), "head": (3, 5), "scale": ()}
 """The parameters that most cases train. Most names are names only, with no model behind them."""
@@ -67,7 +68,12 @@ class Training:
             self.parameters[name].requires_grad_(False)
         params = self.grouped(groups) if groups else hand(self.parameters.values())
         with handing(groups or []):
-            self.optimizer = rank.student.ShardedOptimizer(params, getattr(torch.optim, kind), **keywords(options))
+            self.begin(kind, options, params)
+
+    def begin(self, kind, options, params=None):
+        """A new optimizer, over what the last one had unless it is told."""
+        params = list(self.parameters.values()) if params is None else params
+        self.optimizer = self.rank.student.ShardedOptimizer(params, getattr(torch.optim, kind), **keywords(options))
 
     def grouped(self, groups):
         """The manifest's groups ({"names": [...], options}) as an optimizer takes them: with a list; with a generator
@@ -241,9 +247,12 @@ def model_under_adamw(rank, case):
 
 
 def kinds(rank, case):
-    """Every kind of element-wise optimizer. One list of parameters, no groups."""
+    """Every kind of element-wise optimizer. One list of parameters, no groups. Then another optimizer goes on with the
+    parameters of the last."""
     for title, training in trainings(rank, case, hand=list):
         rank.record(title, training.advance(range(case["steps"])) + training.again())
+    training.begin(*case["then"])
+    rank.record("an optimizer after another", training.advance(range(case["steps"])))
 
 
 def several_groups(rank, case):
@@ -451,6 +460,9 @@ PARTS = {
 
 UNIT = 2**14
 """Elements. Parameters of the memory case are a few of these, so that anything kept in full stands out."""
+SMALL = [[120] * 12, *[[120]] * 6]
+"""How many elements the parameters of `small` have, by group; all but the first are added later. Two, three and four
+ranks divide each."""
 
 
 def memory(rank):
@@ -458,11 +470,13 @@ def memory(rank):
     disregard_existing()
     for title, (kind, options) in rank.parameters["optimizers"].items():
         measure(rank, title, kind, options)
+    small(rank)
 
 
 def measure(rank, title, kind, options):
     """What the process keeps alive because of the optimizer: after two steps, after another group was added, and after
-    loading its own state. The second for Adam alone: torch's own Adagrad makes no state for such a group."""
+    loading its own state. The second for Adam alone: torch's own Adagrad makes no state for such a group, so with
+    Adagrad it is added at the end, and not trained."""
 
     def built(groups):
         made = [{"params": list(group)} for group in groups]
@@ -479,6 +493,28 @@ def measure(rank, title, kind, options):
         rank.record(*meter.growth("after adding"))
     if rank.attempt(reload, optimizer).error is None:  # else round_trip says so
         rank.record(*meter.growth("after loading"))
+    if title == "Adagrad" and rank.attempt(optimizer.add_param_group, {"params": groups[-1]}).error is None:
+        rank.record(*meter.growth("with a group that has no gradient yet"))
+
+
+def small(rank):
+    """Some small parameters, then one group after another, before each of which the optimizer loads its own state.
+    Recorded are the bytes of all tensors that there are more than before: malloc and Python take far more than these
+    for each of them."""
+    first, *later = parameters(rank, SMALL, 1)
+    gc.collect()
+    before = storages()
+    optimizer = rank.student.ShardedOptimizer([{"params": list(first)}], torch.optim.SGD, lr=0.01, momentum=0.9)
+    groups = [first]
+    stepped(optimizer, groups, 1)
+    for group in later:
+        if rank.attempt(reload, optimizer).error is not None:  # round_trip says so
+            return
+        optimizer.add_param_group({"params": group})
+        groups.append(group)
+        stepped(optimizer, groups, 1)
+    # the fewest of two looks, as a backend lets go of a buffer some time after its end
+    rank.record("small: bytes of tensors", min(settled(rank)["storages"] for _ in range(2)) - before)
 
 
 def parameters(rank, sizes, unit):
@@ -493,10 +529,10 @@ def parameters(rank, sizes, unit):
     return [[nn.Parameter(torch.ones(shape, device=rank.device)) for shape in group] for group in shapes]
 
 
-def stepped(optimizer, groups):
-    """The optimizer after two steps; no gradient is left."""
+def stepped(optimizer, groups, steps=2):
+    """The optimizer after so many steps; no gradient is left."""
     every = [parameter for group in groups for parameter in group]
-    for _ in range(2):
+    for _ in range(steps):
         for parameter in every:
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()

@@ -9,14 +9,15 @@ from functools import partial
 
 import torch
 
-from grader.checks import CheckFailed, NotJudged, Tensors, amount, holds, memory, parts, replay, told
+from grader.checks import CheckFailed, NotJudged, Tensors, TypedDict, amount, holds, memory, parts, replay, told
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
 """The parameters after each step."""
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic."""
-TRAINED, REGION, ODD_REGION = "a model under SGD", "a step", "a step on odd sizes"
+TRAINED, LONE = "a model under SGD", "a group with one scalar"
+REGION, ODD_REGION, COARSE_REGION = "a step", "a step on odd sizes", "a step on bfloat16"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "groups that are added"
 ONE_EACH, DTYPES = "one gradient a rank", "several dtypes"
 PLAIN = "SGD"
@@ -24,6 +25,15 @@ PLAIN = "SGD"
 RATES = (1e-3, 1e-3, 1e-2)
 """The learning rates of SGD, AdamW and Adagrad where nobody gives one."""
 Returned = list[float | None]
+
+
+class Small(TypedDict):
+    """What was seen of small parameters: elements of gradients after each step, and bytes of tensors in the end."""
+
+    gradients: list[int]
+    bytes: int
+
+
 DONE = {
     "model": "training a model on one rank",
     "traffic": "training large parameters on one rank",
@@ -39,6 +49,7 @@ DONE = {
     "accumulating": "several backward passes before a step, on one rank",
     "clearing": "zero_grad on one rank",
     "closures": "steps with a closure, on one rank",
+    "lone": "a group with one scalar, on one rank",
 }
 """The parts of the probe, in words."""
 
@@ -295,6 +306,11 @@ def test_groups(runs, probe):
             rank.expect_equal(len(rates), len(RATES), "the number of optimizers without lr")
         options, steps = by_group(groups, defaults), range(case["steps"])
         expect_history(run, "several groups", partial(replayed, probe, run, "AdamW", options, steps))
+    if holds(test_any_size, runs, probe):
+        for run in judged(runs, probe, "lone", [LONE]):
+            case, shapes = run.parameters["lone"], {**probe.MODEL, "scale": ()}
+            options, steps = by_group(case["groups"], case["options"]), range(case["steps"])
+            expect_history(run, LONE, partial(replayed, probe, run, "SGD", options, steps, shapes))
 
 
 def test_schedulers(runs, probe):
@@ -419,12 +435,16 @@ def test_traffic(runs, probe):
         judge_traffic(run, REGION, probe.LARGE)
         if run.came_to(["sizes ended"]):
             judge_traffic(run, ODD_REGION, probe.LARGE_ODD)
+        if run.came_to(["coarse ended"]) and holds(test_dtypes, runs, probe):
+            judge_traffic(run, COARSE_REGION, probe.LARGE_COARSE, itemsize=2, room=1.05)
         if run.finished:  # else not all that it communicated may be known
             run.expect_confirmed()
 
 
-def judge_traffic(run, region, shapes):
-    once = (run.world_size - 1) / run.world_size * 8 * sum(torch.Size(shape).numel() for shape in shapes.values())
+def judge_traffic(run, region, shapes, itemsize=8, room=1.0):
+    """`room` lets those pass who add up coarse gradients in float32: with what is gathered they are at the bound."""
+    size = itemsize * sum(torch.Size(shape).numel() for shape in shapes.values())
+    once = (run.world_size - 1) / run.world_size * size
     sent = [rank.during(region).sent_bytes for rank in run]
     fewest = 0.9 * once * run.world_size  # half of what is needed: values tell the rest
     subject = f"the bytes that all ranks send in {region}"
@@ -432,7 +452,7 @@ def judge_traffic(run, region, shapes):
     for rank in run:
         part = rank.during(region).at_least(SMALL)
         rank.expect(
-            part.sent_bytes < 3 * once,
+            part.sent_bytes < 3 * room * once,
             f"the bytes that a rank sends in {region}",
             f"fewer than the {amount(3 * once)} of an all-reduce ({amount(2 * once)}) and an all-gather",
             f"{amount(part.sent_bytes)}, by {told(part)}",
@@ -465,18 +485,41 @@ def test_gradients_freed(runs, probe):
                 seen = kept(rank, PLAIN, when)
                 wanted = f"at most {amount(most)}: of gradients and of a copy of the parameters 1/{run.world_size} each"
                 rank.expect(seen <= most, f"what a rank keeps {when} of SGD without momentum", wanted, amount(seen))
+        expect_small_freed(probe, run)
+
+
+def expect_small_freed(probe, run):
+    """Of small parameters, one of which has more elements than a rank's share."""
+    every = [size for group in probe.SMALL for size in group]
+    most = sum(every) // run.world_size + len(every)
+    for rank in run:
+        for number, seen in enumerate(small(rank, PLAIN)["gradients"], start=1):
+            subject = f"the gradients that {len(every)} small parameters have after step {number}"
+            wanted = f"at most {most} elements: 1/{run.world_size} of all, and one a parameter"
+            rank.expect(seen <= most, subject, wanted, seen)
+
+
+def small(rank, title):
+    return rank.read(f"{title}: small", Small)
 
 
 def states(runs, probe):
     """(run, optimizer, fewest and most bytes by rank): what each rank keeps of an optimizer beyond what it keeps of
-    plain SGD. It was looked at twice: what a backend lets go of late, on a busy machine, is in one of them at most."""
+    plain SGD. It was looked at twice: what a backend lets go of late, on a busy machine, is in one of them at most. The
+    most is no less than what the tensors have: torch's record of collectives grows under the first optimizers alone."""
     for run in runs("memory"):
         for title in run.parameters["states"]:
             looks = [[kept(rank, title, when) - kept(rank, PLAIN, when) for rank in run] for when in LOOKS]
-            yield run, title, [*map(min, *looks)], [*map(max, *looks)]
+            beyond = [tensors(rank, title) - tensors(rank, PLAIN) for rank in run]
+            yield run, title, [*map(min, *looks)], [*map(max, *looks, beyond)]
 
 
 LOOKS = ("after a step", "between steps")
+
+
+def tensors(rank, title):
+    """Bytes of the tensors that a rank keeps between steps."""
+    return rank.read(f"{title}: {LOOKS[1]}", memory.Growth)["storages"]
 
 
 def test_state_sharded(runs, probe):
@@ -491,6 +534,18 @@ def test_state_sharded(runs, probe):
         run.expect(sum(by_rank) <= most, subject, f"at most {amount(most)}: {what}", seen)
         wanted = f"at least {amount(fewest)}: {what}, and the ranks themselves must keep it"
         run.expect(sum(most_by_rank) >= fewest, subject, wanted, seen)
+        if title in probe.SMALL_TITLES:
+            expect_small_once(probe, run, title, count)
+
+
+def expect_small_once(probe, run, title, count):
+    """Small parameters are sharded, too. By half more is for counts of the step, of which each slice may have one."""
+    size = 4 * sum(map(sum, probe.SMALL))
+    by_rank = [small(rank, title)["bytes"] - small(rank, PLAIN)["bytes"] for rank in run]
+    subject = f"the tensors in the state of {title} for small parameters that the ranks keep, added up"
+    seen = f"{sum(by_rank)} bytes (by rank: {by_rank})"
+    wanted = f"about {count * size} bytes: {count} times the parameters"
+    run.expect(sum(by_rank) <= 1.5 * count * size, subject, wanted, seen)
 
 
 def test_balanced(runs, probe):

@@ -4,13 +4,15 @@ Initial values are the same on all ranks; gradients are each rank's own, from it
 pass. Nearly all is float64. Nothing here knows an expected value.
 """
 
+import gc
+
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from grader.kit import parts as in_parts
 from grader.kit import spies, values
-from grader.kit.memory import Meter, disregard_existing, layout
+from grader.kit.memory import Meter, disregard_existing, layout, settled, storages
 
 EVEN = {"embedding": (6, 4), "weight": (12, 4), "bias": (12,), "norm": (24,), "head": (4, 6)}
 """The parameters of most parts. Two, three and four ranks divide the size of each: other sizes have a part of their
@@ -25,6 +27,8 @@ LARGE = {"first": (1200, 3), "second": (2004,), "third": (696, 2)}
 LARGE_ODD = {"first": (1201, 3), "second": (2005,), "third": (697, 3)}
 """Float64; a quarter of each has more than a kilobyte. Two and four divide the size of each of the first, and of none
 of the second."""
+LARGE_COARSE = {"bfloat16": (1200, 3), "more bfloat16": (2400,)}
+"""The same with a quarter as many bytes an element. Two and four divide the size of each."""
 DTYPES = {"float64": (12,), "float32": (12, 2), "bfloat16": (24,), "more float32": (12,)}
 FACTORS = ((1.0, 0.5, 0.1, 0.7), (0.3, 2.0, 1.0, 0.2))
 """What LambdaLR multiplies the learning rate with: one row a group, one number a step."""
@@ -37,7 +41,7 @@ BY_HAND = (
 
 def dtype_of(name):
     """That of the parameter with this name."""
-    return getattr(torch, name.removeprefix("more ")) if name in DTYPES else torch.float64
+    return getattr(torch, name.removeprefix("more ")) if name in {*DTYPES, *LARGE_COARSE} else torch.float64
 
 
 def initial(seed, name, shape):
@@ -349,9 +353,23 @@ def closures(rank):
     rank.record("nothing", type(training.optimizer.step()).__name__)
 
 
+def lone(rank):
+    """A first group with one scalar, of which some ranks may own nothing."""
+    case = rank.parameters["lone"]
+    training = Training(rank, "SGD", case["options"], {**MODEL, "scale": ()}, case["groups"])
+    rank.record("a group with one scalar", training.advance(range(case["steps"])))
+
+
+def coarse(rank):
+    """Large parameters of two bytes an element, for their traffic."""
+    training = Training(rank, "SGD", {"lr": 0.1}, LARGE_COARSE)
+    with rank.region("a step on bfloat16"):
+        training.advance([0])
+
+
 PARTS = {
-    "train": [model, traffic, sizes],
-    "parts": [kinds, strides, dtypes, groups, schedules, added, absent, uneven, accumulating, clearing, closures],
+    "train": [model, traffic, sizes, coarse],
+    "parts": [kinds, strides, dtypes, groups, schedules, added, absent, uneven, accumulating, clearing, closures, lone],
 }
 """What the probe of each family does."""
 
@@ -361,6 +379,10 @@ PARTS = {
 
 UNIT = 12 * 2**10
 """Elements. Parameters of the memory case are a few of these, so that anything kept in full stands out."""
+SMALL = [[15] * 12, [15], [15], [15], [180]]
+"""How many elements small parameters have, by group. Three ranks divide each; the last is more than a third of all."""
+SMALL_TITLES = ("SGD", "Adam")
+"""The optimizers that these are looked at with."""
 
 
 def memory(rank):
@@ -371,31 +393,41 @@ def memory(rank):
 
 
 def measure(rank, title, kind, options):
-    """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called. Of the
-    first step, what is left of the gradients."""
+    """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called. Of each
+    step, what is left of the gradients. At first the same with small parameters, of which the bytes of all tensors are
+    counted: malloc and Python take far more than these for each."""
 
-    def stepped(sizes, name):
+    def stepped(sizes, name=None):
         groups = [{"params": [nn.Parameter(made) for made in ones(group, rank.device)]} for group in sizes]
         parameters = [parameter for group in groups for parameter in group["params"]]
-        meter = Meter(rank, name)
+        gc.collect()
+        before = Meter(rank, name) if name else storages()
         optimizer = rank.student.Zero2Optimizer(groups, getattr(torch.optim, kind), **options)
         for unused in range(2):  # in the second step one parameter has no gradient
             optimizer.zero_grad()
             sum(parameter.square().sum() for parameter in parameters[unused:]).backward()  # each has its own storage
             optimizer.step()
             left.append(gradient_elements(parameters))
-        return parameters, meter, optimizer
+        return parameters, before, optimizer
 
     left = []
-    stepped([[12, 24]], f"{title}, small")  # warm up
+    parameters, before, optimizer = stepped(SMALL)  # and warm up
+    cleared(optimizer, parameters)
+    if title in SMALL_TITLES:  # the fewest of two looks, as a backend lets go of a buffer some time after its end
+        fewest = min(settled(rank)["storages"] for _ in range(2))
+        rank.record(f"{title}: small", {"gradients": left[:], "bytes": fewest - before})
     left.clear()
     parameters, meter, optimizer = stepped(lengths(rank.world_size), title)
     rank.record(*meter.growth("after a step"))
     rank.record(f"{title}: gradient elements", left)
+    cleared(optimizer, parameters)
+    rank.record(*meter.growth("between steps"))
+
+
+def cleared(optimizer, parameters):
     optimizer.zero_grad()
     for parameter in parameters:
         parameter.grad = None
-    rank.record(*meter.growth("between steps"))
 
 
 def lengths(world_size):
