@@ -59,8 +59,8 @@ WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
 
 class Model(nn.Module):
     """`up` and `down` with an activation between them; in the layouts "around" and those of FROZEN other layers
-    before and after them, the last with a weight that lies transposed in memory, a normalisation, and a way around
-    both. Inputs end with FEATURES there and with WIDTH elsewhere."""
+    before and after them, a normalisation, and a way around both. Inputs end with FEATURES there and with WIDTH
+    elsewhere."""
 
     def __init__(self, layout, dtype=torch.float64, features=FEATURES, width=WIDTH, hidden=HIDDEN, classes=CLASSES):
         super().__init__()
@@ -72,7 +72,6 @@ class Model(nn.Module):
         self.up = nn.Linear(width, hidden, bias=bias and layout != "lopsided", dtype=dtype)
         if self.surrounded:
             self.last = nn.Linear(width, classes, dtype=dtype)
-            self.last.weight = nn.Parameter(self.last.weight.detach().t().contiguous().t())  # as is its gradient
         for name in FROZEN.get(layout, ()):
             self.get_parameter(name).requires_grad_(False)
 
