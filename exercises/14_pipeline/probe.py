@@ -489,8 +489,8 @@ def fail(rank, name, given, schedule, broken, where):
     stage = Stage(rank, given, name, rank.rank, rank.world_size).to(rank.device)
     if rank.rank == broken:
         stage.at = {where: give_up}
-    # A first stage has received nothing yet when it raises, so its default dtype may be another than the model's.
-    outcome, changed = attempt(rank, schedule, name, given, stage, F32 if rank.rank == broken == 0 else F64)
+    # Where the first stage raises, the default dtype is another than the model's: on all ranks, as in any job.
+    outcome, changed = attempt(rank, schedule, name, given, stage, F32 if broken == 0 else F64)
     rank.record(name, {**outcome.described(), "changed": changed["batch"]})
     groups.hang_up()
 
