@@ -26,7 +26,7 @@ _RESERVED: list[socket.socket] = []
 
 
 def reserved_port() -> int:
-    """A free port on loopback, reserved until this process ends."""
+    """A free port, reserved until this process ends."""
     holder = ports.bound_socket()
     _RESERVED.append(holder)
     return int(holder.getsockname()[1])
