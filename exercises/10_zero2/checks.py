@@ -506,7 +506,7 @@ def small(rank, title):
 def states(runs, probe):
     """(run, optimizer, fewest and most bytes by rank): what each rank keeps of an optimizer beyond what it keeps of
     plain SGD. It was looked at twice: what a backend lets go of late, on a busy machine, is in one of them at most. The
-    most is no less than what the tensors have: torch's record of collectives grows under the first optimizers alone."""
+    most is no less than what the tensors have: what else grew under plain SGD, which comes first, would hide them."""
     for run in runs("memory"):
         for title in run.parameters["states"]:
             looks = [[kept(rank, title, when) - kept(rank, PLAIN, when) for rank in run] for when in LOOKS]

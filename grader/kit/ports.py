@@ -13,10 +13,9 @@ def bound_socket() -> socket.socket:
     yet who asks for this very port with SO_REUSEADDR, as torch's TCPStore does, gets it. Held at 127.0.0.1 alone it
     would be given away at 127.0.1.1 or at a network card's address, where gloo and NCCL listen.
     """
-    for family, everywhere in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
-        with contextlib.suppress(OSError):  # no IPv6 here
-            return _bound(family, everywhere)
-    return _bound(socket.AF_INET, "127.0.0.1")
+    with contextlib.suppress(OSError):  # no IPv6 here
+        return _bound(socket.AF_INET6, "::")
+    return _bound(socket.AF_INET, "0.0.0.0")
 
 
 def _bound(family: socket.AddressFamily, address: str) -> socket.socket:
