@@ -6,6 +6,7 @@ process kept alive, and by which units' parameters were whole while one computed
 """
 
 from functools import partial
+from itertools import chain, combinations
 
 import torch
 from torch.func import functional_call
@@ -19,7 +20,7 @@ Drawn = list[list[Tensor]]
 """The random numbers of a step's blocks, by step."""
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic of a unit."""
-STACK, TWO_NAMES = "a stack of blocks", "a block with two names"
+STACK, TWICE, TWO_NAMES = "a stack of blocks", "a block that is used twice", "a block with two names"
 SGD = {"lr": 0.1, "momentum": 0.9}
 COUNTER = "passes"
 """The buffer of a stack that counts its calls."""
@@ -179,10 +180,13 @@ def test_models(runs, probe):
         expect_history(run, probe, probe.ZEROED, STACK)
         expect_history(run, probe, probe.EVALUATING, STACK, training=False)
         for rank in run:
-            seen = [[tuple(one.shape) for one in step] for step in rank.read("drawn", Drawn)]
-            wanted = [[(probe.BATCH, probe.HIDDEN)] * probe.BLOCKS_OF_STACK] * probe.STEPS
+            drawn = rank.read("drawn", Drawn)
+            wanted = [[(probe.BATCH, probe.HIDDEN)] * probe.CALLS_OF_TWICE] * probe.STEPS
+            seen = [[tuple(one.shape) for one in step] for step in drawn]
             rank.expect_equal(seen, wanted, "the shapes of what the blocks of each step drew")
-        expect_history(run, probe, probe.DROPPED, STACK, drawn=lambda rank: rank.read("drawn", Drawn))
+            again = any(torch.equal(one, other) for one, other in combinations(chain.from_iterable(drawn), 2))
+            rank.expect(not again, "what blocks drew", "other numbers in every call of a forward", "some of them again")
+        expect_history(run, probe, probe.DROPPED, TWICE, drawn=lambda rank: rank.read("drawn", Drawn))
 
 
 # The full state

@@ -19,7 +19,7 @@ from grader.kit.memory import Meter, disregard_existing, reading
 
 WIDTH, HIDDEN, BATCH = 15, 31, 6
 """Sizes that no number of ranks divides."""
-STEPS, SCALE, BLOCKS_OF_STACK = 3, 0.5, 3
+STEPS, SCALE, BLOCKS_OF_STACK, CALLS_OF_TWICE = 3, 0.5, 3, 4
 COARSE = torch.bfloat16
 
 
@@ -287,16 +287,17 @@ def models(rank):
 
 
 def pair_of_stacks(rank):
-    """Two models of one class in turn, one in evaluation mode, the other with blocks that drop something. Recorded is
-    what these drew in each forward, which comes before what is drawn again."""
-    evaluating, drawing = (Training(rank, "a stack of blocks", drop=drop) for drop in (None, drop_some))
+    """Two models in turn, one in evaluation mode, the other with blocks that drop something, one of them used
+    twice. Recorded is what these drew in each forward, which comes before what is drawn again."""
+    evaluating = Training(rank, "a stack of blocks")
+    drawing = Training(rank, "a block that is used twice", drop=drop_some)
     evaluating.model.eval()
     histories, drawn = {EVALUATING: [], DROPPED: []}, []
     for step in range(STEPS):
         histories[EVALUATING] += evaluating.advance([step])
         DRAWN.clear()
         histories[DROPPED] += drawing.advance([step])
-        drawn.append([values.copies({"": one})[""] for one in DRAWN[:BLOCKS_OF_STACK]])
+        drawn.append([values.copies({"": one})[""] for one in DRAWN[:CALLS_OF_TWICE]])
     rank.record("drawn", drawn)
     for title, history in histories.items():
         rank.record(title, history)
