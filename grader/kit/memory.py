@@ -166,11 +166,12 @@ def files(folder: Path) -> int:
 
 
 def storages() -> int:
-    """Bytes of all tensors that Python's collector knows, each storage once; the disregarded excluded."""
+    """Bytes of all tensors that Python's collector knows, each storage once; the disregarded excluded, and those on
+    `meta`, which have a size and no memory."""
     sizes = {}
     for thing in gc.get_objects():
         kind = type(thing)
-        if (kind is torch.Tensor or kind is nn.Parameter) and thing.layout is torch.strided:
+        if (kind is torch.Tensor or kind is nn.Parameter) and thing.layout is torch.strided and not thing.is_meta:
             storage = thing.untyped_storage()
             sizes[storage.data_ptr()] = storage.nbytes()
     return sum(sizes.values())

@@ -53,11 +53,14 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(run_on_ranks: RunIt, f
 
 
 def test_a_right_file_is_usable(run_on_ranks: RunIt) -> None:
-    """The control beside the faults: the contract's signature, and one that takes more."""
+    """The control beside the faults: the contract's signature, one that takes more, and one that a decorator makes of
+    a function that takes more still, whose name and signature it copies."""
+    decorated = "import functools as f\ndef inner(a, b, c): ...\n@f.wraps(inner)\ndef wanted(rank, *, lr=0.1): ..."
     for source in (
         "def wanted(rank, *, lr=0.1): ...",
         "def wanted(rank, lr=0.1, more=2): ...",
         "def wanted(*a, **k): ...",
+        decorated,
     ):
         assert run_on_ranks("", source=source, process_group=False, world_size=1).diagnosis is None
 

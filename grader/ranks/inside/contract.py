@@ -32,7 +32,7 @@ def _check_signature(target: Any, name: str, signature: str) -> None:
     positional = [p for p in wanted if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     keywords = [p for p in wanted if p.kind is p.KEYWORD_ONLY or p.default is not p.empty]
     try:
-        actual = inspect.signature(target)
+        actual = inspect.signature(target, follow_wrapped=False)  # what is called: a decorator may hand on more or less
     except (TypeError, ValueError):
         return  # a callable without a signature is tried out by the cases
     required = [p for p in positional if p.default is p.empty]
