@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,3 +89,26 @@ os._exit(7)
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells what a thread does")
 def test_a_thread_that_has_work_to_do_may_still_hold_a_buffer() -> None:
     assert subprocess.run([sys.executable, "-c", BUSY], check=False, timeout=100).returncode == 7
+
+
+MANY_COLLECTIVES = """
+import torch, torch.distributed as dist
+from grader.kit import memory, recorder
+from grader.ranks.inside import flight_recorder
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+tensor = torch.ones(10)
+recorder.fill()
+dist.all_reduce(tensor)
+before = memory.heap()
+for _ in range(1000):
+    dist.all_reduce(tensor)
+assert before is None or memory.heap() - before < 300 * 1000, memory.heap() - before
+assert len(flight_recorder.flight_recorder()) in (0, 1001), len(flight_recorder.flight_recorder())
+"""
+
+
+def test_what_torch_notes_of_a_collective_is_nobodys_memory() -> None:
+    """A kilobyte or two each, until its recorder is full. What has filled it is told to nobody; a torch without one
+    has nothing to tell."""
+    environment = {**os.environ, "TORCH_FR_BUFFER_SIZE": "2000"}
+    subprocess.run([sys.executable, "-c", MANY_COLLECTIVES], check=True, timeout=100, env=environment)

@@ -24,6 +24,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from grader.kit import recorder
+
 Reading = dict[str, int | None]
 """Bytes by instrument; None where this system does not have it."""
 LOOKS, PAUSE, CALM = 200, 0.003, 4
@@ -37,7 +39,9 @@ NOISE = 2**12
 
 def disregard_existing() -> None:
     """From now on what is here already is not looked at, which would take most of the time. To be called before the
-    tensors of which student code may keep views are made: a view would be counted as if all of its tensor were new."""
+    tensors of which student code may keep views are made: a view would be counted as if all of its tensor were new.
+    What torch itself notes of each collective takes no further memory from now on either."""
+    recorder.fill()
     gc.collect()
     gc.freeze()
     _return_early()
