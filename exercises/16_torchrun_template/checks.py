@@ -32,6 +32,7 @@ LAUNCHES = {
     "again": ("the same, started again with one agent", 2),
     "done": ("python with --epochs 2 on a checkpoint of 3 epochs", 1),
     "just done": ("python with --epochs 3 on a checkpoint of 3 epochs", 1),
+    "further": ("python with --epochs 4 and half of --lr on a checkpoint of 3 epochs", 1),
     "torn": ("python, killed while it writes a file after epoch 2", 1),
     "unnamed": ("python, killed when a file gets its name after epoch 2", 1),
     "torn again": ("python, started again after it was killed while it wrote", 1),
@@ -77,6 +78,7 @@ class Launch(TypedDict):
     kept: list[Kept]
     writers: list[int]
     in_place: bool
+    moved: bool
     file: bytes | None
     trapped: bool
 
@@ -352,9 +354,15 @@ def test_options(runs, probe):
     """--lr is the learning rate; where they are left out it is 0.1, and a batch has 32 samples"""
     given, without = all_that_ran(runs, probe, ("alone", "two"))[0], training(runs, probe, "one")
     for found, lr in ((given, probe.lr_of(given.run.seed)), (without, 0.1)):
-        found.run.expect_close(measured(found), lr, f"{found.title}: the learning rate", steps=STEPS, world_size=None)
+        expect_rate(found, lr)
     sizes = [len(batch) for batch in without.batches[0]]
     without.run.expect_equal(max(sizes), 32, f"{without.title}: the batch size")
+    if holds(training, runs, probe, "further"):  # a file that cannot be gone on with is another check's business
+        expect_rate(training(runs, probe, "further"), probe.lr_of(given.run.seed, probe.HALF))
+
+
+def expect_rate(found, lr):
+    found.run.expect_close(measured(found), lr, f"{found.title}: the learning rate", steps=STEPS, world_size=None)
 
 
 # -- the checkpoint ---------------------------------------------------------------------------------------------------
@@ -435,6 +443,8 @@ def test_one_step(runs, probe):
         subject, wanted = f"{found.told}: the file at the end of an epoch", "another file in the place of the old one"
         again = found.launch["in_place"] or any(one["again"] for one in found.launch["kept"])
         found.run.expect(not again, subject, wanted, "the old one, written over")
+        wanted, seen = "a name for a file of the same folder", "for one of another folder, which may be another disk"
+        found.run.expect(not found.launch["moved"], subject, wanted, seen)
     size = steps_of_epoch(runs, probe, "alone") if holds(training, runs, probe, "alone") else probe.steps_of(1)
     for name in ("torn", "unnamed"):
         run, launch = launch_of(runs, name)

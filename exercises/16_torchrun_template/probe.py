@@ -28,6 +28,8 @@ from grader.kit import disturb, files, gpus, ports, processes, scripts, spies, s
 SAMPLES, EPOCHS, BATCH, FEATURES, HIDDEN, CLASSES = 21, 3, 4, 3, 4, 3
 MANY = 70
 """So many samples show what is done where no batch size is given."""
+HALF = 0.5
+"""Of the learning rate has a job that goes on with another one."""
 STEP = 4
 """So many steps rank 1 makes before it dies or stops: on two ranks it is in the middle of the second epoch."""
 NAME = "model"
@@ -52,9 +54,9 @@ ENTERED = ExitStack()
 # -- the workload, in the processes that run the script ----------------------------------------------------------------
 
 
-def lr_of(seed):
-    """The learning rate that is asked for."""
-    return round(0.15 + 0.1 * (seed % 7) / 7, 4)
+def lr_of(seed, times=1):
+    """The learning rate that is asked for, or a multiple of it, to four digits."""
+    return round(times * (0.15 + 0.1 * (seed % 7) / 7), 4)
 
 
 def data_of(seed, samples):
@@ -197,7 +199,7 @@ class Notes:
         if not write.path.startswith(here):
             return
         if write.path == path:
-            self.note(wrote=write.step)
+            self.note(wrote=write.step, moved=write.step == "name" and not write.source.startswith(here))
         moment, step = self.plan.get("tear") or ("never", math.inf)
         if self.steps >= step:
             if (moment, write.step) == ("open", "open"):
@@ -261,6 +263,7 @@ def launches(rank):
     lr, options = ["--lr", str(lr_of(rank.seed))], ["--batch-size", str(BATCH)]
     usual = ["--epochs", str(EPOCHS), *lr, *options]
     short = ["--epochs", "1", *lr, *options]
+    further = ["--epochs", str(EPOCHS + 1), "--lr", str(lr_of(rank.seed, HALF)), *options]
     wanted = [
         [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY, fresh=True)],
         [show.job("alone", usual, checkpoint=TEMPORARY, relative=True)],
@@ -273,6 +276,7 @@ def launches(rank):
             show.job("again", usual, agents=agent(2), path="first"),
             show.job("done", ["--epochs", "2"], path="first"),
             show.job("just done", ["--epochs", str(EPOCHS)], path="first"),
+            show.job("further", further, path="first"),
         ],
         [show.job("agents", usual, agents=two_agents(host))],
         [show.job("torn", usual, tear=("open", 2 * steps_of(1))), show.job("torn again", usual, path="torn")],
@@ -323,7 +327,7 @@ BAD_CHECKPOINTS = (
     "half of a checkpoint",
     "an empty file",
     "a file that runs code",
-    "a checkpoint of another model",
+    "a checkpoint of a larger model",
 )
 TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))
 
@@ -351,8 +355,8 @@ def write_bad(kind, path):
         path.write_bytes(b"")
     elif kind == "a file that runs code":
         torch.save({"model": Classifier().state_dict(), "epoch": 0, "more": files.Trap(path.with_name("trap"))}, path)
-    elif kind == "a checkpoint of another model":
-        torch.save({"model": digits_model().state_dict(), "epoch": 0}, path)
+    elif kind == "a checkpoint of a larger model":
+        torch.save({"model": {**Classifier().state_dict(), **digits_model().state_dict()}, "epoch": 0}, path)
     elif kind == "half of a checkpoint":
         torch.save({"model": Classifier().state_dict(), "epoch": 0}, path)
         os.truncate(path, path.stat().st_size // 2)
@@ -444,6 +448,7 @@ class Launcher:
                 "kept": [one for file in notes_in(job.folder) for one in kept(file)],
                 "writers": sorted({note[0]["rank"] for note in notes if any("wrote" in one for one in note)}),
                 "in_place": any(one.get("wrote") == "open" for note in notes for one in note),
+                "moved": any(one.get("moved", False) for note in notes for one in note),
                 "file": None if job.name in BAD_CHECKPOINTS or "text file" in job.name else files.content(place),
                 "trapped": place.with_name("trap").exists(),
             },
