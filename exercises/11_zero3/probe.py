@@ -106,11 +106,12 @@ class TwoNames(Stack):
 
 class BlocksOnly(nn.Module):
     """Nothing but blocks, each with one weight under two names. The first gets the inputs themselves, which need no
-    gradient; the weight of the second is not contiguous."""
+    gradient. In memory the weight of the first has gaps, and that of the second is transposed."""
 
     def __init__(self):
         super().__init__()
         self.first, self.second = Block(hidden=WIDTH), Block(hidden=WIDTH)
+        self.first.up.weight = nn.Parameter(torch.empty(WIDTH, 2 * WIDTH, dtype=torch.float64)[:, ::2])
         self.second.up.weight = nn.Parameter(torch.empty(WIDTH, WIDTH).mT)
         for block in (self.first, self.second):
             block.down.weight = block.up.weight
