@@ -574,6 +574,21 @@ def test_calls_again(runs, probe):
     expect_saved(again, probe)
     expect_files(rank, [probe.CHECKPOINT])
     expect_left(rank, rank.read("left", bool), "after another call")
+    if not holds(test_rendezvous, runs, probe):
+        return
+    for place in rank.read("asked at last", list[places.Place]):
+        seen, subject = place["host"], "the address of another call's group, MASTER_ADDR being the same as before"
+        rank.expect(seen == probe.OTHER_ADDRESS, subject, probe.OTHER_ADDRESS, seen)
+    if holds(test_same_as_one_process, runs, probe):
+        expect_together_again(runs, probe, again)
+
+
+def expect_together_again(runs, probe, one):
+    """Ranks that have trained by themselves before, and have made different numbers of calls, train as others do."""
+    for run in runs("stumble", recorded=["returned"]):
+        trainings = [Training(rank, probe) for rank in run]
+        expect_all_used(trainings, trainings[0].rank.parameters["epochs"])
+        expect_mean_steps(trainings, one)
 
 
 PLACES = {

@@ -234,7 +234,7 @@ def watch(rank, before=0):
     return Classifier.notes
 
 
-def train(rank):
+def train(rank, data=None):
     """One whole call of `train_ddp`."""
     parameters = rank.parameters
     folder = rank.scratch / "checkpoints"
@@ -247,11 +247,11 @@ def train(rank):
         options["checkpoint_path"] = name
     if parameters.get("older") and rank.rank == 0:
         torch.save(older_state(rank.secret, Classifier().tensors()), folder / CHECKPOINT)
-    data = data_of(rank.seed, parameters["samples"])
+    data = data_of(rank.seed, parameters["samples"]) if data is None else data
     function, notes = rank.student.train_ddp, watch(rank, parameters.get("before", 0))
     model_class = model_class_of(parameters)
     register_optimizer_step_pre_hook(notes.stepping)
-    rank.record("given", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
+    rank.record("given", f"{os.environ.get('MASTER_ADDR')}:{os.environ['MASTER_PORT']}")
     returned = function(rank.rank, rank.world_size, model_class, data, parameters["epochs"], **options)
     rank.record("left", not dist.is_initialized())
     record_training(rank, notes, returned)
@@ -289,15 +289,22 @@ def strays(scratch, folder):
 
 
 def stumble(rank):
-    """Several calls in one process: of a model that raises in its second step on every rank alike, of one that works,
-    while no port is given, and calls in which one rank alone stumbles while the others go on."""
+    """Several calls in one process: of a model that raises in its second step on every rank alike; of one that works,
+    while no port is given, after each rank has trained by itself, rank 1 at its second try; and calls in which one rank
+    alone stumbles while the others go on."""
     joined, unplaced, pids = [], {}, meeting.tell_all(rank, "pids", os.getpid())
     others = [pid for number, pid in pids.items() if number != rank.rank]
     stores.stand_in_for_stores(lambda options: joined.append(options) or unplaced)
     for call, model_class in {"step": Stumbler, "again": Classifier}.items():
-        joined.clear()
-        if call == "again":  # whichever default ports the ranks ask for, they meet at the run's
+        if call == "again":
+            unplaced.update(host_name="localhost", port=0)
+            if rank.rank == 1:
+                attempt(rank, "apart, in vain", Unbuildable, place=(0, 1))
+            attempt(rank, "apart", data=data_of(rank.seed, 1), place=(0, 1))
+            unplaced.clear()
+            leave(rank, "apart")  # whichever default ports the ranks ask for now, they meet at the run's
             unplaced["port"] = int(os.environ.pop("MASTER_PORT"))
+        joined.clear()
         attempt(rank, call, model_class)
         unplaced.clear()
         leave(rank, call)
@@ -339,10 +346,11 @@ def staged_for(rank, call, stumbles):
 
 
 def alone(rank):
-    """Four calls in one process, on one rank: one that is told no meeting place and trains at rate 0, one of a model
-    that cannot be built (where several ranks let rank 0 build for all, the others would wait for it) and that is told
-    an address alone, one that is interrupted and told a port alone, and a whole one with other data, another model and
-    other options, which must owe nothing to those before it."""
+    """Four calls in one process, on one rank: one that is told no meeting place and trains at rate 0, one that is
+    interrupted and told a port alone, one of a model that cannot be built (where several ranks let rank 0 build for
+    all, the others would wait for it) and that is told an address alone, and a whole one with another model and other
+    options, which must owe nothing to those before it. Its data were another call's, and hold something else now; its
+    address is what is left of the one that the call before was told."""
     asked, sizes, little = [], [], rank.parameters["little"]
 
     def place(options):
@@ -370,20 +378,23 @@ def alone(rank):
     rank.record("asked", list(asked))
     rank.record("sizes", list(sizes))
     leave(rank, "unplaced")
+    os.environ.pop("MASTER_ADDR", None)
+    rank.record("given port", int(os.environ["MASTER_PORT"]))
+    asked.clear()
+    data = data_of(rank.seed + 2, rank.parameters["samples"])
+    interrupted(rank, data)
+    rank.record("asked with a port", list(asked))
+    leave(rank, "interrupted")
     os.environ["MASTER_ADDR"] = OTHER_ADDRESS
     os.environ.pop("MASTER_PORT")
     asked.clear()
     attempt(rank, "unbuildable", Unbuildable)
     rank.record("asked with an address", list(asked))
     leave(rank, "unbuildable")
-    os.environ.pop("MASTER_ADDR", None)
-    rank.record("given port", int(os.environ["MASTER_PORT"]))
     asked.clear()
-    interrupted(rank, data_of(rank.seed + 2, rank.parameters["samples"]))
-    rank.record("asked with a port", list(asked))
-    leave(rank, "interrupted")
-    os.environ["MASTER_ADDR"] = "localhost"
-    train(rank)
+    vars(data).update(vars(data_of(rank.seed, rank.parameters["samples"])))
+    train(rank, data)
+    rank.record("asked at last", list(asked))
 
 
 def interrupted(rank, data):
@@ -405,12 +416,15 @@ def interrupted(rank, data):
         dist.destroy_process_group()
 
 
-def attempt(rank, call, model_class=Classifier, data=None, epochs=None, **options):
-    """One call of `train_ddp` that may raise. Whether it did."""
+def attempt(rank, call, model_class=Classifier, data=None, epochs=None, place=None, **options):
+    """One call of `train_ddp` that may raise, by this rank of the run or as another `place` says. Whether it did."""
     data = data_of(rank.seed, rank.parameters["samples"]) if data is None else data
     function, notes = rank.student.train_ddp, watch(rank)
-    arguments = (rank.rank, rank.world_size, model_class, data, epochs or rank.parameters["epochs"])
+    place = place or (rank.rank, rank.world_size)
+    arguments = (*place, model_class, data, epochs or rank.parameters["epochs"])
     outcome = rank.attempt(function, *arguments, **(rank.parameters["options"] | options))
+    if call == "again":
+        record_training(rank, notes, outcome.value)
     itself = outcome.error is not None and outcome.error is notes.raised()
     told = {"left": not dist.is_initialized(), "steps": len(notes.batches), "itself": itself}
     rank.record(call, {**outcome.described(), **told})

@@ -298,10 +298,11 @@ def expect_own_keys(rank, name, state, subject):
 def test_resumes(runs, probe):
     """Resumed training equals training that never stopped, from a file of any moment, with momentum and with AdamW"""
     (run,) = runs("alone")
-    for name, into in ways(probe, "wrapped"):
-        expect_resumed(
-            probe, run, name, f"{name}_{into}_resumed", f"{probe.MORE} steps later, {told(probe, name, into)}:"
-        )
+    bare = ways(probe, "bare") if holds(test_wrapped_or_bare, runs, probe) else []
+    for name, into in (*ways(probe, "wrapped"), *bare):
+        which = "" if into == probe.STORIES[name].loaded[0] else ", as the second load of the file"
+        subject = f"{probe.MORE} steps later, {told(probe, name, into)}{which}:"
+        expect_resumed(probe, run, name, f"{name}_{into}_resumed", subject)
 
 
 def expect_resumed(probe, run, name, record, subject):
@@ -527,9 +528,10 @@ def expect_outlived(run, when):
     witness.expect(seen == "a whole new file", "the file after saving", "a whole new file", seen)
 
 
+NO_FOLDER = "path lies in something that is no folder"
 OBSTACLES = {
     "middle": "the disk is full in the middle of writing",
-    "folder": "path lies in something that is no folder",
+    "folder": f"{NO_FOLDER}, and is long",
     "target": "there is a folder at path",
     "state": "a state dict raises on rank 0",
 }
@@ -539,12 +541,10 @@ def test_every_rank_raises(runs, probe):
     """When saving raises on rank 0 it raises on every rank, and none hangs"""
     for run in runs("together", finished=False):
         if run.came_to([f"{name}_trained_on" for name in probe.INSIDE]):
-            expect_everywhere(run, "no_folder", f"saving where {OBSTACLES['folder']}")
+            expect_everywhere(run, "no_folder", f"saving where {NO_FOLDER}")
             for rank in run:
                 attempt = rank.read("no_folder", Attempt)
-                rank.expect(
-                    attempt["raised"], f"saving where {OBSTACLES['folder']}", "an exception", error_text(attempt)
-                )
+                rank.expect(attempt["raised"], f"saving where {NO_FOLDER}", "an exception", error_text(attempt))
     for run in runs("failing", finished=False):
         for rank in run:
             expect_success(rank, "first", "saving")

@@ -39,6 +39,8 @@ LOOKS = 30
 """Looks in a row that must find all other ranks asleep before a slow writer goes on."""
 FILE, KEYS = "checkpoint", ("model", "optimizer", "epoch")
 """FILE has no suffix, so nobody gets a temporary name by replacing one."""
+LONG_WAY = 300 * "a-long-way/"
+"""Whoever says that there is no such folder has much to say."""
 SUFFIXES = (".tmp", ".temp", ".part", ".partial", ".new")
 """What temporary files are called; a checkpoint may be called so as well."""
 
@@ -419,7 +421,7 @@ def failing(rank):
         (folder / "folder.pt").mkdir()
         (folder / "folder.pt" / "note.txt").write_text("a folder that is not empty")
     dist.barrier()
-    targets = {"middle": FILE, "folder": f"note.txt/{FILE}", "target": "folder.pt", "state": FILE}
+    targets = {"middle": FILE, "folder": f"note.txt/{LONG_WAY}{FILE}", "target": "folder.pt", "state": FILE}
     for obstacle, target in targets.items():
         with disturbed(rank, obstacle, trainee, path):
             outcome = trainee.save(str(folder / target), 2)

@@ -130,7 +130,9 @@ NOT_FINITE = {
     "an infinite gradient on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("inf"))),
 }
 MAXIMUM_OF_NAN = {
-    "a gradient of NaN on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("nan"))),
+    "a gradient of NaN before an infinite one on the first rank, by the infinity norm": Given(
+        1.0, INF, odd=("first", (Shard(gradient="nan"), Shard((3, 4), gradient="inf")))
+    ),
     "a gradient of NaN on the last rank, by the infinity norm": Given(1.0, INF, odd=("last", with_odd("nan"))),
 }
 OTHERS = {f"norm_type {p:g}": Given(1.0, p) for p in (1.0, 3.0, 0.5, 2.5)}
@@ -158,7 +160,7 @@ NO_PARAMETERS = {
     "no parameters on the last rank": Given(odd=("last", ())),
     "no parameters on the first rank, by the infinity norm": Given(0.1, INF, odd=("first", ())),
     "no parameters on the first rank, float32 on the others": Given(shards=((Shard((3, 4), F32),),), odd=("first", ())),
-    "no parameters on the last rank, by norm_type 1": Given(1.0, 1.0, odd=("last", ())),
+    "no parameters on the last rank, by norm_type 2.5": Given(1.0, 2.5, odd=("last", ())),
 }
 STAGES = (
     FIRST,
