@@ -101,9 +101,11 @@ def test_total_argument(runs, probe):
 def test_total_kinds(runs, probe):
     """total: single numbers, whole numbers, views"""
     for run in runs("total"):
-        for name, given in kinds(run, probe):
+        further = kinds(run, probe)
+        for name, given in further:
             judge_total(run, name, given)
-        judge_total(run, probe.AFTERWARDS, [probe.vector(rank.secret) for rank in run])
+        for name, given in [("vector", [probe.vector(rank.secret) for rank in run]), *further]:
+            judge_total(run, f"{name}{probe.AFTERWARDS}", given)
 
 
 # gather_in_order
@@ -181,12 +183,12 @@ def test_wraps(runs, probe):
 # average
 
 
-def judge_means(run, probe, call, dtype):
+def judge_means(run, probe, call, dtype, later=""):
     """Every rank has the mean over the ranks under each name, as accurate as this dtype."""
     every = [probe.numbers(rank.secret, call) for rank in run]
     wanted = {name: sum(own[name] for own in every) / run.world_size for name in probe.names_of(call)}
     for rank in run:
-        seen = rank.read(f"call {call}", Averaged)
+        seen = rank.read(f"call {call}{later}", Averaged)
         expect_type(rank, "average", "dict", seen["type"])
         missing, strange = sorted(wanted.keys() - seen["means"]), sorted(seen["means"].keys() - wanted)
         rank.expect(not missing and not strange, "the names", "those of the argument", told(missing, strange))
@@ -195,7 +197,8 @@ def judge_means(run, probe, call, dtype):
         own = {name: rounded(every[rank.rank][name], dtype) for name in wanted}
         alternatives = {"this is the rank's own number": own} if run.world_size > 1 else None
         found, exact = ({name: rounded(one[name], dtype) for name in wanted} for one in (seen["means"], wanted))
-        rank.expect_close(found, exact, "the mean of", terms=run.world_size, alternatives=alternatives, budget=2)
+        what = f"the mean{later}, of" if later else "the mean of"
+        rank.expect_close(found, exact, what, terms=run.world_size, alternatives=alternatives, budget=2)
 
 
 def rounded(number, dtype):
@@ -226,6 +229,7 @@ def test_own_order(runs, probe):
     for run in runs("average"):
         judge_means(run, probe, 0, torch.float32)
         judge_means(run, probe, 2, torch.float32)
+        judge_means(run, probe, 0, torch.float32, probe.AFTERWARDS)
 
 
 def test_accuracy(runs, probe):

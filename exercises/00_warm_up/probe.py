@@ -16,7 +16,7 @@ from grader.kit.values import generator, normal, random_for, short, token
 # -- total ------------------------------------------------------------------------------------------------------------
 
 ELEMENTS = 512
-AFTERWARDS = "the vector, looked at after later calls"
+AFTERWARDS = ", looked at after later calls"
 
 
 def vector(secret, device="cpu", name="vector"):
@@ -40,10 +40,14 @@ def total(rank):
     value = vector(rank.secret, rank.device)
     first = rank.student.total(value)
     rank.record("vector", summed(first, value))
+    earlier = {"vector": (first, value)}
     for name, value in kinds(rank.secret, rank.device).items():
-        rank.record(name, summed(rank.student.total(value), value))
-    rank.student.total(vector(rank.secret, rank.device, "another vector"))
-    rank.record(AFTERWARDS, summed(first, value))
+        earlier[name] = (rank.student.total(value), value)
+        rank.record(name, summed(*earlier[name]))
+    for _, value in earlier.values():
+        rank.student.total(value + 1)
+    for name, (result, value) in earlier.items():
+        rank.record(f"{name}{AFTERWARDS}", summed(result, value))
 
 
 def summed(result, value):
@@ -183,18 +187,20 @@ def own_order(secret, call):
 
 
 def average(rank):
-    """With each rank's names in its own order, with all ranks' in one, and again in their own."""
+    """With each rank's names in its own order, with all ranks' in one, and again in their own; then a look at what the
+    first call returned, whose names were those of the last."""
+    given_back = []
     for call, given in enumerate((own_order, numbers, own_order)):
         values = given(rank.secret, call)
-        returned = rank.student.average(values)
-        rank.record(
-            f"call {call}",
-            {
-                "type": "dict" if isinstance(returned, dict) else type(returned).__name__,
-                "means": means(returned),
-                "argument": [list(one) for one in values.items()],
-            },
-        )
+        given_back.append(rank.student.average(values))
+        rank.record(f"call {call}", averaged(given_back[call], values))
+    rank.record(f"call 0{AFTERWARDS}", averaged(given_back[0], {}))
+
+
+def averaged(returned, values):
+    """What `average` returned, and what has become of its argument."""
+    kind = "dict" if isinstance(returned, dict) else type(returned).__name__
+    return {"type": kind, "means": means(returned), "argument": [list(one) for one in values.items()]}
 
 
 def means(returned):

@@ -425,17 +425,17 @@ def test_dtypes(runs, probe):
         expect_training(probe, run, dp, tp, "half", steps=[0])
 
 
+def test_left_over(runs, probe):
+    """Gradients left over from before a call do not count"""
+    for run, dp, tp in meshes(runs, training="left"):
+        expect_training(probe, run, dp, tp, "left")
+
+
 def test_frozen(runs, probe):
     """Frozen parameters stay as they are, and the others are trained"""
     for training in probe.FROZEN:
         for run, dp, tp in meshes(runs, training=training):
             expect_training(probe, run, dp, tp, training)
-
-
-def test_left_over(runs, probe):
-    """Gradients left over from before a call do not count"""
-    for run, dp, tp in meshes(runs, training="left"):
-        expect_training(probe, run, dp, tp, "left")
 
 
 def test_in_turn(runs, probe):
@@ -454,10 +454,15 @@ def test_loss(runs, probe):
         expect_loss(probe, run, dp, tp, "mlp")
     for run, dp, tp in meshes(runs, training="unequal"):
         expect_loss(probe, run, dp, tp, "unequal")
+    for run, dp, tp in meshes(runs, training="others"):  # whose inputs are whole numbers
+        if holds(test_frozen, runs, probe):
+            expect_loss(probe, run, dp, tp, "others")
 
 
 def expect_loss(probe, run, dp, tp, training):
-    """Of each step, up to one that was taken with other parameters than those of one process: others see to that."""
+    """Of each step, up to one that was taken with other parameters than those of one process: others see to that. What
+    the ranks of a dp group return is made of the same numbers, and has the same bits; those of a tp group may have
+    rounded in other places."""
     arrived(run, f"{dp}x{tp} {training}")
     outputs, losses, by_row = wanted_of(probe, run, tp, training)
     for rank in run:
@@ -475,6 +480,9 @@ def expect_loss(probe, run, dp, tp, training):
             clauses = mistaken_losses(by_row[step], rank.rank // tp, losses[step], tp, losses[:step])
             right = torch.tensor(losses[step])
             rank.expect_close(torch.tensor(float(seen)), right, subject, steps=step + 1, alternatives=clauses)
+            other = run[rank.rank % tp]  # the first one of its dp group
+            same = other.read(f"{dp}x{tp} {training}", Trained)["losses"][step : step + 1]
+            rank.expect(same in ([], [None], [seen]), subject, f"{same} as on rank {other.rank}", f"[{seen}]")
 
 
 def are_close(rank, seen, right):
@@ -590,6 +598,9 @@ def test_slices(runs, probe):
         subject = f"elements in the parameters of up and down on a mesh of 1 x {tp}"
         elements = rank.read("large elements", int)
         rank.expect(elements <= mine, subject, f"{mine}, with slices of all but down's bias", elements)
+        for size, own in rank.read("large storages", list[list[int]]):
+            subject = f"memory that parameters of up and down lie in on a mesh of 1 x {tp}"
+            rank.expect(size <= 2 * own, subject, f"{amount(own)}, which the slices have", amount(size))
         seen = memory.kept(rank, "large", "at rest")
         wanted = f"at most {amount(most)}, since up and down have {amount(whole)} and a slice {amount(whole / tp)}"
         rank.expect(seen <= most, f"what a rank keeps of up and down on a mesh of 1 x {tp}", wanted, amount(seen))

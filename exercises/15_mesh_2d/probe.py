@@ -17,18 +17,19 @@ from torch.nn.functional import cross_entropy, gelu, mse_loss
 from grader.kit import groups, values
 from grader.kit.memory import Meter, disregard_existing
 
-FEATURES, WIDTH, HIDDEN, CLASSES, TOKENS = 5, 7, 12, 3, 2
-"""Two, three and four ranks divide HIDDEN, the width of `up`, and none of the others."""
-EQUAL, UNEQUAL = (4, 4, 4, 4), (2, 5, 1, 3)
-"""Samples of each dp rank's batch in the first step; in later ones each has what the next dp rank had."""
+FEATURES, WIDTH, HIDDEN, CLASSES, TOKENS, WORDS = 5, 7, 12, 3, 2, 6
+"""Two, three and four ranks divide HIDDEN, the width of `up`. WORDS are those that an embedding knows."""
+EQUAL, UNEQUAL = ((4, 4, 4, 4),) * 3, ((2, 5, 1), (5, 1, 3), (2, 1, 3))
+"""Samples of each dp rank's batch, step by step. In the last of the unequal steps every rank has as many as in a step
+before it, and all together have not."""
 SGD = {"lr": 0.3, "momentum": 0.9}
 LAYOUTS = {
     "mlp": "up and down alone",
     "around": "layers around up and down",
     "plain": "up and down without biases",
     "lopsided": "a bias in down and none in up",
-    "frozen": "frozen parameters",
-    "others": "other frozen parameters",
+    "frozen": "frozen parameters that have gradients left over",
+    "others": "an embedding, and other frozen parameters that have gradients left over",
 }
 """The models, by what they come with."""
 FROZEN = {"frozen": ("first.bias", "up.weight", "down.bias"), "others": ("norm.weight", "up.bias", "down.weight")}
@@ -42,13 +43,13 @@ TRAININGS = {
     "lopsided": {"layout": "lopsided"},
     "single": {"layout": "mlp", "dtype": "float32"},
     "half": {"layout": "mlp", "dtype": "bfloat16", "steps": 0},
-    "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}},
-    "others": {"layout": "others", "options": {**SGD, "weight_decay": 0.1}},
+    "frozen": {"layout": "frozen", "options": {**SGD, "weight_decay": 0.1}, "left": "frozen"},
+    "others": {"layout": "others", "options": {**SGD, "weight_decay": 0.1}, "left": "frozen"},
     "unequal": {"layout": "mlp", "sizes": UNEQUAL},
-    "left": {"layout": "mlp", "left": True},
+    "left": {"layout": "mlp", "left": "all"},
 }
 """What is trained, and how: SGD, equal batches and float64 unless said otherwise. "left": gradients are left over from
-before each call. One of no steps is evaluated as it is."""
+before each call, of all parameters or of the frozen ones. One of no steps is evaluated as it is."""
 WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
 """The model whose communication is judged. No matrix of it and no activation of a batch is below two kilobytes, and
 `up` and `down` are far larger than all of the rest together."""
@@ -60,13 +61,14 @@ WIDE, WIDE_HIDDEN, WIDE_BATCH = 32, 384, 8
 class Model(nn.Module):
     """`up` and `down` with an activation between them; in the layouts "around" and those of FROZEN other layers
     before and after them, a normalisation, and a way around both. Inputs end with FEATURES there and with WIDTH
-    elsewhere."""
+    elsewhere; in the layout "others" they are words, and the first layer is an embedding."""
 
     def __init__(self, layout, dtype=torch.float64, features=FEATURES, width=WIDTH, hidden=HIDDEN, classes=CLASSES):
         super().__init__()
         self.layout, bias = layout, layout != "plain"
         if self.surrounded:
-            self.first = nn.Linear(features, width, dtype=dtype)
+            embeds = layout == "others"
+            self.first = (nn.Embedding(WORDS, width) if embeds else nn.Linear(features, width)).to(dtype)
             self.norm = nn.LayerNorm(width, dtype=dtype)
         self.down = nn.Linear(hidden, width if self.surrounded else classes, bias=bias, dtype=dtype)
         self.up = nn.Linear(width, hidden, bias=bias and layout != "lopsided", dtype=dtype)
@@ -109,9 +111,9 @@ def filled(model, seed):
 
 
 def plan_of(training):
-    """Layout, dtype, kind of optimizer and its options, samples by dp rank, whether gradients are left over, and the
-    number of steps."""
-    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": False, "steps": STEPS}
+    """Layout, dtype, kind of optimizer and its options, samples by step and dp rank, whose gradients are left over, and
+    the number of steps."""
+    usual = {"dtype": "float64", "kind": "SGD", "options": SGD, "sizes": EQUAL, "left": None, "steps": STEPS}
     return {**usual, **TRAININGS[training]}
 
 
@@ -123,8 +125,7 @@ def build(training, seed):
 
 def samples_of(training, place, step):
     """How many a dp rank's batch has in a step."""
-    sizes = plan_of(training)["sizes"]
-    return sizes[(place + step) % len(sizes)]
+    return plan_of(training)["sizes"][step][place]
 
 
 def loss_of(training):
@@ -136,8 +137,9 @@ def surrounded(training):
 
 
 def batch(training, secret, step, samples):
-    """(inputs, targets): of shape (samples, TOKENS, FEATURES) and int64 (samples, TOKENS), or of shape (samples, WIDTH)
-    and (samples, CLASSES), with TOKENS between them where batches differ in size."""
+    """(inputs, targets): of shape (samples, TOKENS, FEATURES), or int64 (samples, TOKENS) for an embedding, and int64
+    (samples, TOKENS); or of shape (samples, WIDTH) and (samples, CLASSES), with TOKENS between them where batches
+    differ in size."""
     dtype = getattr(torch, plan_of(training)["dtype"])
     place = (secret, "batch", training, step)
     if not surrounded(training):
@@ -145,6 +147,8 @@ def batch(training, secret, step, samples):
         inputs, targets = (values.normal((*lead, n), *place, n).to(dtype) for n in (WIDTH, CLASSES))
         return inputs, targets
     targets = torch.randint(CLASSES, (samples, TOKENS), generator=values.generator(*place, "targets"))
+    if plan_of(training)["layout"] == "others":
+        return torch.randint(WORDS, (samples, TOKENS), generator=values.generator(*place)), targets
     return values.normal((samples, TOKENS, FEATURES), *place).to(dtype), targets
 
 
@@ -216,7 +220,8 @@ class Trainee:
         """Take the step of this number."""
         if self.plan["left"]:
             for parameter in [one for group in self.optimizer.param_groups for one in group["params"]]:
-                parameter.grad = torch.ones_like(parameter)
+                if self.plan["left"] == "all" or not parameter.requires_grad:
+                    parameter.grad = torch.ones_like(parameter)
         samples = samples_of(self.training, self.mesh.place, number)
         inputs, targets = self.placed(batch(self.training, self.mesh.secret, number, samples))
         step = self.rank.student.train_step
@@ -376,7 +381,17 @@ def grown(rank, mesh, name, side):
     model, _ = parallelized(rank, large(side).to(rank.device), mesh.mesh)
     growth = meter.growth("at rest")
     rank.record(f"{name} elements", sum(local(one).numel() for one in model.parameters()))
+    rank.record(f"{name} storages", storages([local(one).detach() for one in model.parameters()]))
     return growth
+
+
+def storages(tensors):
+    """The bytes of each storage in which some of the tensors lie, and those that they have of it."""
+    found = {}
+    for tensor in tensors:
+        whole = tensor.untyped_storage()
+        found.setdefault(whole.data_ptr(), [whole.nbytes(), 0])[1] += tensor.nbytes
+    return list(found.values())
 
 
 def local(tensor):
