@@ -189,7 +189,7 @@ def judge_groups(rank, seen, rates, warmup, words):
 
 
 class Options(TypedDict):
-    """By optimizer, which options of its groups were changed."""
+    """By optimizer, what of its groups was changed."""
 
     outcome: Attempt
     changed: dict[str, list[str]]
@@ -206,7 +206,7 @@ def test_groups(runs, probe):
             rank.expect_success(seen["outcome"], "a training with each optimizer")
             rank.expect_equal(sorted(seen["changed"]), sorted(probe.OPTIMIZERS), "the optimizers that were tried")
             for kind, names in seen["changed"].items():
-                rank.expect(not names, f"{kind}: options of its groups that change beside lr", "none", ", ".join(names))
+                rank.expect(not names, f"{kind}: what changes in its groups beside lr", "none", ", ".join(names))
 
 
 def test_separate(runs, probe):

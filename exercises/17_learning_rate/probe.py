@@ -64,11 +64,17 @@ OPTIMIZERS = {
     "SGD": lambda groups, lr: torch.optim.SGD(groups, lr=lr),
     "momentum": lambda groups, lr: torch.optim.SGD(groups, lr=lr, momentum=0.75, dampening=0.75),
     "AdamW": lambda groups, lr: torch.optim.AdamW(groups, lr=lr, eps=0.0, weight_decay=0.0),
-    "RMSprop": lambda groups, lr: torch.optim.RMSprop(groups, lr=lr, alpha=0.0, eps=0.0),
+    "RMSprop, rates in tensors": lambda groups, lr: torch.optim.RMSprop(tensors(groups, lr), lr, alpha=0.0, eps=0.0),
     "Adamax": lambda groups, lr: torch.optim.Adamax(groups, lr=lr, eps=0.0),
 }
+
 AFTER, LONG_AFTER = 5, 500
 """Steps that are taken after the warm-up; the second in one training."""
+
+
+def tensors(groups, lr):
+    """The groups, each with a tensor for its rate."""
+    return [{**group, "lr": tensor(group.get("lr", lr))} for group in groups]
 
 
 def single(secret):
@@ -128,15 +134,24 @@ class Training:
         return sorted({name for before, now in pairs for name in before if now.get(name) != before[name]})
 
     def begin(self):
+        self.gradients_of_one()
         self.scheduler = self.rank.student.warmup_scheduler(self.optimizer, self.warmup)
         return self
+
+    def moved(self):
+        """`params`, if a parameter is not at 0."""
+        return {"params" for parameter in self.parameters if parameter.any()}
+
+    def gradients_of_one(self):
+        for parameter in self.parameters:
+            parameter.grad = torch.ones_like(parameter)
 
     def step(self):
         """One optimizer step and one of the scheduler; at which rate each group took it."""
         with torch.no_grad():
             for parameter in self.parameters:
                 parameter.zero_()
-                parameter.grad = torch.ones_like(parameter)
+        self.gradients_of_one()
         self.optimizer.step()
         self.scheduler.step()
         return [-float(parameter.detach()[0]) for parameter in self.parameters]
@@ -168,10 +183,12 @@ def trained(rank, groups, optimizer="SGD", after=AFTER):
 
 
 def options_changed(rank, groups):
-    """By optimizer, which of its groups' options are not as they were, at some step of a training."""
+    """By optimizer, which of its groups' options are not as they were, at some step of a training, and whether the
+    parameters moved before it."""
     found = {}
     for kind in OPTIMIZERS:
-        training, names = Training(rank, groups, kind).begin(), set()
+        training = Training(rank, groups, kind).begin()
+        names = training.moved()
         for _ in range(groups["warmup"] + AFTER):
             names.update(training.changed())
             training.step()
@@ -214,13 +231,16 @@ def reported(rank, groups):
 
 
 def resumed(rank, groups, order, factor=1.0, through=copy.deepcopy):
-    """A training that is stopped some times, and goes on with a new optimizer and a new scheduler each time. `factor`
-    is that of the rates with which the new optimizer is made."""
+    """A training that is stopped some times, and goes on with a new optimizer and a new scheduler each time, at the
+    second try: the first one, from the same state, breaks off after a step. `factor` is that of the rates with which
+    the new optimizer is made."""
     training, rates, done = Training(rank, groups, "AdamW").begin(), [], 0
     for stop in stops(rank.secret):
         rates += training.advance(stop - done)
         state, done = through(training.state()), stop
-        training = Training(rank, groups, "AdamW", factor).begin().load(state, order)
+        for steps in (1, 0):
+            training = Training(rank, groups, "AdamW", factor).begin().load(state, order)
+            training.advance(steps)
     return tensor(rates + training.advance(groups["warmup"] + AFTER - done))
 
 

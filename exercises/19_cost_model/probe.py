@@ -77,6 +77,11 @@ DRAW = {
 }
 
 
+def too_few(draw):
+    """Numbers of ranks below 1."""
+    return 0, -draw.randrange(1, 9), draw.uniform(0.1, 0.9)
+
+
 def delays(secret):
     """Calls of `all_reduce_seconds` with a latency."""
     draw = random_for(secret, "delays")
@@ -105,11 +110,14 @@ BAD = {
         ],
     },
     "counts below 1": {
-        "all_reduce_bytes": lambda draw: [[size(draw), few] for few in (0, -draw.randrange(1, 9))],
-        "all_reduce_seconds": lambda draw: [[size(draw), few, bandwidth(draw)] for few in (0, -draw.randrange(1, 9))],
-        "amdahl_speedup": lambda draw: [[draw.random(), few] for few in (0, -draw.randrange(1, 9))],
-        "model_state_bytes": lambda draw: [[size(draw), few, stage] for few in (0, -2) for stage in range(4)],
-        "pipeline_utilization": lambda draw: [[0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3], [-4, -3]],
+        "all_reduce_bytes": lambda draw: [[size(draw), few] for few in too_few(draw)],
+        "all_reduce_seconds": lambda draw: [[size(draw), few, bandwidth(draw)] for few in too_few(draw)],
+        "amdahl_speedup": lambda draw: [[draw.random(), few] for few in too_few(draw)],
+        "model_state_bytes": lambda draw: [[size(draw), few, stage] for few in (0, -2, 0.5) for stage in range(4)],
+        "pipeline_utilization": lambda draw: [
+            *([0, 4], [4, 0], [0, 0], [-draw.randrange(2, 9), 40], [40, -3], [-4, -3]),
+            *([draw.uniform(0.1, 0.9), 4], [4, draw.uniform(0.1, 0.9)]),
+        ],
     },
     "p, bandwidth and stage": {
         "amdahl_speedup": lambda draw: [
@@ -170,8 +178,10 @@ LOOKED_AT = ("no display", "first")
 
 
 def names(secret, *place):
-    """Names of links, none a part of another."""
-    return [f"{kind} {token(secret, 'name', kind, *place):06x}" for kind in ("Copper", "Fibre", "Bus")]
+    """Names of links, none a part of another. In figures that are looked at, one is long."""
+    way = " between the racks of the hall, by way of two switches" if place[-1] in LOOKED_AT else ""
+    kinds = ("Copper", f"Fibre{way}", "Bus")
+    return [f"{kind} {token(secret, 'name', kind, *place):06x}" for kind in kinds]
 
 
 def overhead_arguments(secret, call):
@@ -180,7 +190,20 @@ def overhead_arguments(secret, call):
     links = {name: bandwidth(draw) for name in names(secret, "overhead", call)}
     first, *_, last = links
     links |= {last: links[first]} if call == LOOKED_AT[0] else {}  # two links may be as fast
-    return {"model_sizes": sizes, "links": links, "n": draw.choice([2, 3, 5, 6, 7, 12, 24, 48])}
+    n = 1 if call == "third" else draw.choice([2, 3, 5, 6, 7, 12, 24, 48])
+    return {"model_sizes": sizes, "links": links, "n": n}
+
+
+def exchanged(links):
+    """The first link and the last with each other's number."""
+    first, *_, last = links
+    return {first: links[last], last: links[first]}
+
+
+def impossible(given):
+    """Arguments with which a figure has a number that there is none of, for its last link."""
+    wrong = 0.0 if "model_sizes" in given else 1.5
+    return {**given, "links": {**given["links"], list(given["links"])[-1]: wrong}}
 
 
 def scaling_arguments(secret, call):
@@ -203,6 +226,7 @@ def overhead_figure(rank):
     of_eight = overhead_arguments(rank.secret, "of eight")
     rank.record("n is 8", described(rank.attempt(draw, **{**of_eight, "n": 8})))
     del of_eight["n"]
+    of_eight["links"].update(exchanged(overhead_arguments(rank.secret, "of eight")["links"]))
     rank.record("n left out", described(rank.attempt(draw, **of_eight)))
 
 
@@ -250,6 +274,7 @@ def show(rank, draw, arguments, path):
         defaults = rank.attempt(draw)
         rank.record("defaults", described(defaults))
         rank.record("first at the end", described(first))
+        rank.attempt(draw, **impossible(given("first")))
         states["after"] = state(standing)
         pair = interleaved(rank, draw, given("first"), given("second"))
         rank.record("side by side", [described(one) for one in pair])
@@ -435,21 +460,32 @@ def interleaved(rank, draw, ours, theirs):
 
 def picture(path, figure):
     """The first bytes of the file that was saved, its size in pixels, and how much there is to be seen in it, beside
-    what the figure itself shows at that size, and what it would without its legends."""
+    what the figure itself shows at that size, and what it would without its legends; and which part of a legend is in
+    it."""
     from matplotlib.figure import Figure
 
     data = path.read_bytes() if path.is_file() else b""
-    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0, "bare": 0.0}
+    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0, "bare": 0.0, "within": 1.0}
     with contextlib.suppress(Exception):  # a file that is no picture
         pixels = decoded(data)
         seen |= {"width": pixels.shape[1], "height": pixels.shape[0], "detail": detail(pixels)}
         if isinstance(figure, Figure):
             options = saved_like(figure, pixels)
             seen["wanted"] = drawn_detail(figure, options)
-            for legend in (*filter(None, (axes.get_legend() for axes in figure.axes)), *figure.legends):
+            legends = [*filter(None, (axes.get_legend() for axes in figure.axes)), *figure.legends]
+            if "bbox_inches" not in options:
+                seen["within"] = max((within(legend, figure) for legend in legends), default=1.0)
+            for legend in legends:
                 legend.set_visible(False)
             seen["bare"] = drawn_detail(figure, options)
     return seen
+
+
+def within(legend, figure):
+    """Which part of a legend stands on the figure's canvas."""
+    box, canvas = legend.get_window_extent(), figure.bbox
+    common = type(canvas).intersection(box, canvas)
+    return float(common.width * common.height / (box.width * box.height)) if common else 0.0
 
 
 def saved_like(figure, pixels):

@@ -145,7 +145,7 @@ def same(one, other):
 
 def expect_means(calls, probe):
     for run, name, given, ranks in calls:
-        losses = {one: probe.loss_of(given, run[one].secret, name, one == ranks[-1]) for one in ranks}
+        losses = {one: probe.own_of(given, run[one].secret, name, one == ranks[-1]) for one in ranks}
         for one in ranks:
             seen = outcome(run[one], "mean_loss", name, Mean)
             subject = f"the mean of {name}"
@@ -287,9 +287,9 @@ def test_pass_around_late(runs, probe):
 # The first rank of a group
 
 
-def expect_broadcast(calls):
+def expect_broadcast(calls, probe):
     for run, name, given, ranks in calls:
-        drawn = {one: given.values(run[one].secret, name) for one in ranks}
+        drawn = {one: probe.own_of(given, run[one].secret, name, one in ranks[1:][-1:]) for one in ranks}
         others = {f"these are rank {one}'s elements": drawn[one] for one in ranks[1:]}
         for one in ranks:
             seen = outcome(run[one], "broadcast_in_group", name, InPlace)
@@ -299,12 +299,12 @@ def expect_broadcast(calls):
 
 def test_broadcast_in_group(runs, probe):
     """broadcast_in_group: every rank of the group gets what its first one has"""
-    expect_broadcast(calls_in_groups(runs, probe, "broadcast_in_group", probe.TENSORS, after=()))
+    expect_broadcast(calls_in_groups(runs, probe, "broadcast_in_group", probe.TENSORS, after=()), probe)
 
 
 def test_broadcast_any_tensor(runs, probe):
     """broadcast_in_group: tensors of any layout and dtype are filled in place, in the default group too"""
-    expect_broadcast(calls_of(runs, probe, "broadcast_in_group", probe.TENSORS))
+    expect_broadcast(calls_of(runs, probe, "broadcast_in_group", probe.TENSORS), probe)
 
 
 # Epochs
@@ -399,6 +399,8 @@ def expect_trained(rank, after, start, steps, model, probe, name):
     """The parameters after Adagrad by the mean gradient of each step's batches, of which there is one for each rank
     that has one."""
     rank.expect_like(after, start, f"the parameters after training with {name}")
+    kept = same(after[model.frozen], start[model.frozen])
+    rank.expect(kept, f"the frozen parameter {model.frozen!r} after training with {name}", "as it was", "changed")
     options = {"lr": probe.LEARNING_RATE, "eps": probe.EPS, "weight_decay": model.decay}
 
     def trained(weigh, steps=steps):

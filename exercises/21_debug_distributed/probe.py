@@ -25,14 +25,15 @@ F16, F32, F64, BF16, INT, BOOL = torch.float16, torch.float32, torch.float64, to
 @dataclass(frozen=True)
 class Given:
     """A tensor of each rank. Where `strided`, which the ranks go through in turn, it is transposed, and a part of a
-    longer piece of memory; `graph` makes it need a gradient: as in training it is no leaf, but for rank 0's. In `odd`
-    one rank's elements are this, the last one's."""
+    longer piece of memory; `graph` makes it need a gradient: as in training it is no leaf, but for rank 0's. With `odd`
+    the last rank's loss is this, or what it has before a broadcast; where `opposed`, the others' minus this."""
 
     shape: tuple = ()
     dtype: torch.dtype = F64
     strided: tuple = (False,)
     graph: bool = False
     odd: float | None = None
+    opposed: bool = False
 
     def values(self, secret, *place):
         """A rank's elements; of whole numbers such as float64 cannot hold. One alone is above 0, as those of several
@@ -59,6 +60,7 @@ LOSSES = {
     "losses that need a gradient": Given(graph=True),
     "a loss of NaN on the last rank": Given(odd=math.nan),
     "an infinite loss on the last rank": Given(odd=math.inf),
+    "infinite losses, and those of the last rank have another sign": Given(odd=math.inf, opposed=True),
     "a loss of 0 on the last rank": Given(odd=0.0),
     "a loss far below 0 on the last rank": Given(odd=-1000.0),
 }
@@ -77,7 +79,7 @@ PAIRS = {
 }
 TENSORS = {
     "a vector": Given((7,)),
-    "a vector of 1 MiB": Given((2**17,)),
+    "a vector of 1 MiB": Given((2**17,), odd=math.nan),
     "a strided matrix": Given((4, 3), F32, strided=(True,)),
     "a matrix that only some ranks have strided": Given((3, 5), strided=(True, False)),
     "a number of int64": Given((), INT),
@@ -144,16 +146,18 @@ def plain(value):
     return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else None
 
 
-def loss_of(given, secret, name, last):
-    """A rank's loss before the call."""
+def own_of(given, secret, name, last):
+    """A rank's loss before the call, or its tensor before a broadcast."""
     elements = given.values(secret, name)
-    return torch.full_like(elements, given.odd) if last and given.odd is not None else elements
+    if given.odd is None or not (last or given.opposed):
+        return elements
+    return torch.full_like(elements, given.odd if last else -given.odd)
 
 
 def mean_loss(rank):
     def call(name, given, **group):
         last = rank.rank == members(name, rank.world_size)[-1]
-        loss = given.placed(loss_of(given, rank.secret, name, last), rank)
+        loss = given.placed(own_of(given, rank.secret, name, last), rank)
         before = place_of(loss)
         outcome = rank.attempt(rank.student.mean_loss, loss, **group)
         return {
@@ -237,7 +241,8 @@ def pass_around(rank):
 
 def broadcast_in_group(rank):
     def call(name, given, **group):
-        tensor = given.placed(given.values(rank.secret, name), rank)
+        last = rank.rank in members(name, rank.world_size)[1:][-1:]  # which is not the first
+        tensor = given.placed(own_of(given, rank.secret, name, last), rank)
         memory, before = tensor.detach(), place_of(tensor)
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
         seen = {"graph": [tensor.requires_grad], "moved": place_of(tensor) != before}
@@ -362,17 +367,24 @@ def optimizer_of(model):
     return torch.optim.Adagrad(every, LEARNING_RATE, eps=EPS)
 
 
-def trained(rank, program, plans):
-    """What the model is after each of these trainings, or what was raised."""
+def trained(rank, program, plans, calls=1):
+    """What the model is after each of these trainings, or what was raised. In several calls, each has a part of the
+    batches."""
     for name, plan in plans.items():
         model = plan.model(rank, name)
         optimizer = optimizer_of(model)
         batches = [tuple(one.to(rank.device) for one in pair) for pair in plan.of(rank.secret, name, rank.rank)]
-        outcome = rank.attempt(getattr(rank.student, program), model, batches, optimizer, mse_loss)
+        parts = [batches[call * len(batches) // calls : (call + 1) * len(batches) // calls] for call in range(calls)]
+        outcome = rank.attempt(in_parts, getattr(rank.student, program), model, parts, optimizer)
         if rank.world_size > 1:
             dist.barrier()  # as for the others
-        seen = {**found(model), "left": len(batches)}
+        seen = {**found(model), "left": sum(map(len, parts))}
         rank.record(f"{program}: {name}", {**outcome.described(), **seen})
+
+
+def in_parts(program, model, parts, optimizer):
+    for batches in parts:
+        program(model, batches, optimizer, mse_loss)
 
 
 def found(model):
@@ -390,7 +402,7 @@ def train_uneven(rank):
 
 
 def train_by_hand(rank):
-    trained(rank, "train_by_hand", BY_HAND)
+    trained(rank, "train_by_hand", BY_HAND, calls=2)
 
 
 EPOCHS, BATCH_SIZE = 3, 8
