@@ -9,6 +9,7 @@ Nothing here knows an expected value.
 import os
 import socket
 import weakref
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -345,6 +346,19 @@ def staged_for(rank, call, stumbles):
     return {"checkpoint_path": rank.scratch / NO_FOLDER / CHECKPOINT}
 
 
+def any_port(rank, asked, sizes, options):
+    """A port that the system assigns, which is right for a rank that is alone. Notes the place that was asked for, and
+    for how many ranks."""
+    asked.append(stores.asked_place(options))
+    size = options.get("world_size") if options.get("wait_for_workers", True) else None
+    sizes.append(size or rank.world_size)
+    if sizes[-1] > rank.world_size:
+        raise meeting.NeverMeet(f"the group waits for {size} ranks, and there is {rank.world_size}")
+    if not options.get("is_master"):
+        raise meeting.NeverMeet("the only rank waits for another one, which is to be rank 0")
+    return {"host_name": "localhost", "port": 0}
+
+
 def alone(rank):
     """Four calls in one process, on one rank: one that is told no meeting place and trains at rate 0, one that is
     interrupted and told a port alone, one of a model that cannot be built (where several ranks let rank 0 build for
@@ -352,19 +366,7 @@ def alone(rank):
     options, which must owe nothing to those before it. Its data were another call's, and hold something else now; its
     address is what is left of the one that the call before was told."""
     asked, sizes, little = [], [], rank.parameters["little"]
-
-    def place(options):
-        """A port that the system assigns, which is right for a rank that is alone."""
-        asked.append(stores.asked_place(options))
-        size = options.get("world_size") if options.get("wait_for_workers", True) else None
-        sizes.append(size or rank.world_size)
-        if sizes[-1] > rank.world_size:
-            raise meeting.NeverMeet(f"the group waits for {size} ranks, and there is {rank.world_size}")
-        if not options.get("is_master"):
-            raise meeting.NeverMeet("the only rank waits for another one, which is to be rank 0")
-        return {"host_name": "localhost", "port": 0}
-
-    stores.stand_in_for_stores(place)
+    stores.stand_in_for_stores(partial(any_port, rank, asked, sizes))
     rank.record("host", socket.gethostname())
     data = data_of(rank.seed + 1, little["samples"])
     first = rank.scratch / "first.pt"

@@ -22,12 +22,13 @@ def fill() -> None:
     """Leave no room in it: what is recorded from now on takes no more memory. Not collective: a rank sends nothing to
     itself, which takes some 20 µs an entry. All are begun before the last is waited for: each wait gives the core away,
     and on a busy machine it takes long to get it back. Where this torch has no gloo nothing is done."""
-    with contextlib.suppress(AttributeError, IndexError, TypeError, RuntimeError):
+    with contextlib.suppress(AttributeError, TypeError, RuntimeError):
         alone = dist.ProcessGroupGloo(dist.HashStore(), 0, 1)  # type: ignore[call-arg,attr-defined]
         nothing = torch.empty(SHAPE)
         size = int(os.environ.get("TORCH_FR_BUFFER_SIZE", "0"))
         begun = [alone.allreduce([nothing]) for _ in range(size)]  # type: ignore[attr-defined]
-        begun[-1].wait()
+        for last in begun[-1:]:
+            last.wait()
 
 
 def is_filler(entry: Mapping[str, Any]) -> bool:
