@@ -108,6 +108,16 @@ def test_the_collectives_of_a_dtensor_are_seen(run_on_ranks: RunIt) -> None:
     run.expect_count("gather", "all_gather", 1, at_least=64)
 
 
+def test_what_operators_and_tensors_of_the_students_own_communicate_is_seen(run_on_ranks: RunIt) -> None:
+    """Once each, in forward and in backward."""
+    assert tracer.below_modes is not None, "this torch cannot look into operators that Python registers"
+    run = traced(run_on_ranks, "communicates_below_the_dispatcher")
+    for region in ("operator", "its gradient", "in another", "subclass"):
+        run.expect_count(region, "all_reduce", 1, at_least=16)
+        run.expect_count(region, "all_reduce", 1)
+    assert [rank.read("gradient", list[float]) for rank in run] == [[4.0] * 4] * 2
+
+
 def test_a_stuck_rank_tells_what_it_launched_and_never_saw_end(run_on_ranks: RunIt) -> None:
     """The monitor thread tells the trace together with the stack."""
     run: Run = run_on_ranks("is_stuck_in_the_second_collective", trace=True)

@@ -364,6 +364,51 @@ def redistributes_a_dtensor(rank):
         sharded.redistribute(mesh, [Replicate()]).to_local().sum()
 
 
+class Summed(torch.Tensor):
+    """Sums over the ranks what comes of it."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        result = func(*(one.inner if isinstance(one, cls) else one for one in args), **(kwargs or {}))
+        dist.all_reduce(result)
+        return cls(result)
+
+
+def communicates_below_the_dispatcher(rank):
+    """In operators of its own, which torch calls while it has taken the modes away, and in a tensor subclass."""
+
+    @torch.library.custom_op("behaviours::summed", mutates_args=())
+    def summed(tensor: torch.Tensor, times: int) -> torch.Tensor:
+        result = times * tensor
+        dist.all_reduce(result)
+        return result
+
+    summed.register_autograd(
+        lambda context, gradient: (summed(gradient, context.times), None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "times", inputs[1]),
+    )
+    library = torch.library.Library("behaviours_too", "DEF")
+    library.define("summed(Tensor tensor) -> Tensor")
+    library.impl("summed", lambda tensor: summed(tensor, 1), "CPU")
+    tensor = torch.ones(4, requires_grad=True)
+    with rank.region("operator"):
+        result = summed(tensor, times=2)
+    with rank.region("its gradient"):
+        result.sum().backward()
+    with rank.region("in another"):
+        torch.ops.behaviours_too.summed(tensor.detach())
+    with rank.region("subclass"):
+        Summed(torch.ones(4)) + 1
+    rank.record("gradient", tensor.grad.tolist())
+
+
 def is_stuck_in_the_second_collective(rank):
     dist.all_reduce(torch.ones(4))
     dist.all_reduce(torch.ones(8)) if rank.rank == 0 else dist.barrier()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import sys
 import threading
 import time
@@ -40,11 +41,27 @@ FORMS = ("_", "_out", "_coalesced", "_base", "_into_tensor", "_tensor", "_single
 """Endings by which torch tells the forms of one operation apart."""
 GROUPS = {"process_group", "group_name"}
 """What tells a communication among torch's operations: it names its group."""
+COMMUNICATION = ("c10d", "_c10d_functional")
+OF_TORCH = ("aten", "prims", "prim", "profiler")
+"""Namespaces of operators that do not communicate."""
 SCRIPT_OBJECT = torch.ScriptObject
 ACCUMULATION = "AccumulateGrad"
 current_node: Callable[[], Any] | None = getattr(torch._C, "_current_autograd_node", None)
 """torch's function for the autograd node that runs now. It is private; without it every operation of a backward pass
 that is no view counts as one that computes gradients, those of hooks included."""
+
+
+def _below_modes() -> Any:
+    """The dispatch keys below that of Python's modes, by private functions of torch; None where it lacks one."""
+    private: Any = torch._C
+    known = hasattr(private, "_dispatch_keyset_full_after") and hasattr(private, "_dispatch_keys")
+    if not known or not hasattr(torch._ops.OpOverload, "redispatch"):
+        return None
+    return private._dispatch_keyset_full_after(private.DispatchKey.Python)
+
+
+below_modes = _below_modes()
+"""Without it what an operator communicates that the student has registered with torch.library is not seen."""
 
 
 class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -122,12 +139,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(kind.__module__.startswith("torch.distributed") for kind in types):
+        if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
             return NotImplemented  # a DTensor, say: first it says what that means for plain tensors
         self.look()
-        if func.namespace not in ("c10d", "_c10d_functional"):
+        if func.namespace not in COMMUNICATION:
             self._count(func)
-            return func(*args, **kwargs)
+            return func(*args, **kwargs) if func.namespace in OF_TORCH else self._within(func, args, kwargs)
         arguments = handed_over.arguments(func, args, kwargs)
         functional = func.namespace == "_c10d_functional"
         event = None
@@ -139,6 +156,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif "tensor" in arguments:  # of wait_tensor
             self._waited(arguments["tensor"])
         return result
+
+    def _within(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call an operator of the student's own, which may communicate, and see what is in it. torch takes the mode
+        away while it handles an operation; so go on below the place where modes are asked, and with the mode."""
+        tensors = list(handed_over.tensors([*args, *kwargs.values()]))
+        if not tensors or below_modes is None:
+            return func(*args, **kwargs)
+        keys = functools.reduce(operator.or_, map(torch._C._dispatch_keys, tensors))
+        with self:
+            return func.redispatch(keys & below_modes, *args, **kwargs)
 
     def _count(self, func: Any) -> None:
         """Count what computes gradients: an operation of a node of the graph, but not of the accumulation, to which
