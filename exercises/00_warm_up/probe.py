@@ -94,6 +94,8 @@ OBJECTS = {
     "same": lambda secret: "the same on every rank",
     "single": lambda secret: [token(secret, "single")],
     "scores": lambda secret: [3.5, token(secret, "scores"), -1, 0.25],
+    "tensor": lambda secret: normal((3,), secret, "tensor"),
+    "matrix": lambda secret: normal((2, 2), secret, "matrix", dtype=torch.float32),
 }
 ROUNDS = [
     ["none", "nested", "large"],
@@ -101,6 +103,7 @@ ROUNDS = [
     ["parcel", "zero", "nothing"],
     ["same", "same", "same"],
     ["scores", "nested", "single"],
+    ["tensor", "matrix", "none"],
 ]
 """Which object each rank hands in, call by call."""
 
@@ -137,6 +140,8 @@ def plain(value, depth=5):
         return {"tuple": plain(list(value), depth - 1)}
     if depth and type(value) is dict:
         return {"dict": [[plain(key, depth - 1), plain(one, depth - 1)] for key, one in value.items()]}
+    if type(value) is torch.Tensor:
+        return {str(value.dtype): value.tolist()}
     if depth and type(value) is Parcel:
         return {"parcel": [plain(value.sender, depth - 1), plain(value.words, depth - 1)]}
     return short(value)

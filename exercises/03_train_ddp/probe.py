@@ -300,7 +300,7 @@ def stumble(rank):
         if call == "again":
             unplaced.update(host_name="localhost", port=0)
             if rank.rank == 1:
-                attempt(rank, "apart, in vain", Unbuildable, place=(0, 1))
+                attempt(rank, "apart, in vain", Stumbler, place=(0, 1))
             attempt(rank, "apart", data=data_of(rank.seed, 1), place=(0, 1))
             unplaced.clear()
             leave(rank, "apart")  # whichever default ports the ranks ask for now, they meet at the run's
