@@ -64,6 +64,26 @@ WAYS = {
         kept += 65536
         one.close()
 """,
+    "TCP whose sender was closed": TCP
+    + IN_STREAMS.format(pair="connected()")
+    + """\
+    for one in ends[::2]:
+        one.close()
+""",
+    "datagrams that are held back": """\
+    kept, ends = 0, []
+    while kept < SIZE:
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        one.setsockopt(socket.IPPROTO_UDP, 1, 1)
+        one.connect(('127.0.0.1', 9))
+        kept += one.send(b'x' * 60_000)
+        ends.append(one)
+""",
+    "files beside those of the ranks": """\
+    for place in (os.path.dirname(os.path.abspath(rank.file)), os.path.dirname(rank.shared)):
+        with open(os.path.join(place, 'kept'), 'wb') as file:
+            fill(file.write, SIZE // 2)
+""",
     "names of files": """\
     for number in range(SIZE // 250):
         open(f"{number:06}" + "x" * 244, "w").close()
@@ -152,6 +172,30 @@ def work(rank):
     rank.be_seen('after')
 """
     assert abs(growth(run_on_ranks("work", source=source, world_size=1, process_group=False))) < 1.5 * MIB
+
+
+def test_what_sockets_hold_counts_for_the_run(run_on_ranks: RunIt) -> None:
+    """It is the kernel's memory, of no process."""
+    source = """\
+import socket, time
+
+def work(rank):
+    ends = []
+    for _ in range(400):
+        one, other = socket.socketpair()
+        one.setblocking(False)
+        ends += [one, other]
+        try:
+            while True:
+                one.send(b'x' * 65536)
+        except BlockingIOError:
+            pass
+    time.sleep(25)
+"""
+    limits = Limits(memory=48 * MIB)
+    run = run_on_ranks("work", source=source, world_size=1, process_group=False, limits=limits, deadline=30)
+    ending = run.ranks[0].ending
+    assert isinstance(ending, Killed) and "in sockets" in ending.limit, ending
 
 
 @pytest.mark.parametrize("level", LEVELS)

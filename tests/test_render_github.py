@@ -174,7 +174,7 @@ def test_students_can_give_no_command(make):
     assert all(set(each.properties) == {"file", "line", "title"} for each in found)
     text = annotations(alone(make()), str)
     assert all(char.isprintable() or char in "\n\t" for char in text)
-    assert not re.search(r"##\[|##vso\[", text)
+    assert not re.search(r"##\[|##vso\[|##teamcity\[", text)
 
 
 # ── the summary ──

@@ -161,6 +161,12 @@ def test_without_its_traces_nothing_is_confirmed() -> None:
     made(links((0, 1), (1, 2), size=300), sizes=(100,)).expect_confirmed()
 
 
+def test_more_connections_than_can_be_counted_confirm_nothing() -> None:
+    """Else whoever opens twenty thousand sockets could communicate unseen in the next."""
+    with pytest.raises(CheckFailed, match="more than can be counted"):
+        made(replace(links((0, 1), (1, 2), size=300), complete=False), sizes=(100,)).expect_confirmed()
+
+
 def test_a_store_may_move_what_groups_need_to_find_one_another() -> None:
     """More groups, more connections, and more that went through the store: 26,901 bytes where each of 12's units had a
     group of its own on three ranks. Connections without end excuse nothing more."""

@@ -63,6 +63,7 @@ class Witnessed(Expectations):
         witness = self._witness()
         if witness is None:
             return
+        self.expect(witness.complete, "the connections of the ranks", "some hundreds", "more than can be counted")
         most = self._most(launched)
         self.expect(
             witness.peer_bytes <= most,

@@ -10,6 +10,8 @@ shared, or end itself as the kernel would. So
 * where the exercise's probe raised something of its own, with no line of the submission's in the stack, the solution
   is run at once: if the probe raises there as well, its author is at fault;
 * once a submission was charged, its later failures of the same kind are charged at once;
+* where the submission has made thousands of connections, no port may be left for a minute, whoever asks; so a port that
+  is taken, and a session that comes to nothing, are its doing from then on;
 * further attempts have the time that the deadlines of the others have left, and no more.
 
 Where runs share the machine's network, one that meets at a port of its own choice may have met a neighbour, whatever
@@ -54,6 +56,8 @@ class Kind(Enum):
 ATTEMPTS = {Kind.REFUSED: 3, Kind.PROBE: 1}
 """How often a case is tried before the solution is; else twice. A port may be another grader's for a moment, and no
 other program on the machine makes a probe raise."""
+MANY_CONNECTIONS = 2000
+"""More than any right program makes in a run, and less than a tenth of the ports that a machine gives away."""
 PORTS = (Kind.REFUSED, Kind.SHARED)
 """What neighbours may bring about, where the network is the machine's."""
 
@@ -129,7 +133,7 @@ class Blame:
         spare: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._sessions, self._submission, self._spare = sessions, submission, spare
-        self._chooses_ports = False
+        self._chooses_ports = self._took_ports = False
         self._solution = functools.cache(solution)
         self._charged: frozenset[Kind] = frozenset()
 
@@ -145,11 +149,15 @@ class Blame:
 
     def _beside_others(self, attempt: Attempt) -> Tried:
         with self._sessions.shared() as session:
-            return tried(attempt, session, self._submission, alone=False)
+            return self._noted(tried(attempt, session, self._submission, alone=False))
 
     def _alone(self, attempt: Attempt) -> Tried:
         """An attempt in the session in use, of whoever has it alone."""
-        return tried(attempt, self._sessions.current(), self._submission)
+        return self._noted(tried(attempt, self._sessions.current(), self._submission))
+
+    def _noted(self, last: Tried) -> Tried:
+        self._took_ports |= last.run is not None and took_ports(last.run)
+        return last
 
     def _settled(self, case: Case, attempt: Attempt, first: Tried) -> Run:
         """The same after a first attempt that left a doubt. Nothing else of the submission runs meanwhile."""
@@ -161,10 +169,10 @@ class Blame:
             elif step in (Step.AGAIN, Step.COMPARE) and self._spare() <= 0:
                 return self._charge(case, tries)
             elif step is Step.AGAIN:
-                tries.append(tried(attempt, self._sessions.renewed(), self._submission))
+                tries.append(self._noted(tried(attempt, self._sessions.renewed(), self._submission)))
             elif step is Step.COMPARE:
                 went_well = self._solution_goes_well(attempt)
-            elif step is Step.MACHINE:
+            elif step is Step.MACHINE and not (self._took_ports and _may_lack_ports(tries[-1])):
                 raise _machine(case, tries[-1])
             else:
                 return self._counted(tries) if step is Step.KEEP else self._charge(case, tries)
@@ -207,6 +215,18 @@ def tried(attempt: Attempt, session: AnySession, submission: Submission, *, alon
     if session.apart and doubt is not None and doubt.kind is Kind.REFUSED:
         doubt = None  # in a network of its own a run has no neighbours
     return Tried(session=session, run=run, doubt=doubt)
+
+
+def took_ports(run: Run) -> bool:
+    """Whether a run has made so many connections that the machine may have no port left."""
+    if run.witness is None or run.witness.absent:
+        return False
+    made = run.witness.unclaimed.connections + sum(link.connections for link in run.witness.links)
+    return not run.witness.complete or made > MANY_CONNECTIONS
+
+
+def _may_lack_ports(last: Tried) -> bool:
+    return last.doubt is not None and last.doubt.kind in (Kind.NO_RESULT, Kind.REFUSED)
 
 
 def doubt_about(run: Run) -> Doubt | None:

@@ -45,7 +45,7 @@ class Witness:
 
     `store_bytes` went over the port that is reserved for the run, or into the file where the grader's own group meets:
     a store's. `unclaimed` are connections within this machine that were closed before anybody could see whose they
-    were; runs of a session that overlap have them in common. Not `complete` if there were more than could be counted.
+    were; runs of a session that overlap have them in common. Not `complete` if the run had more than could be counted.
     `ports` are those at which processes of the run listened, or which they called, and that the system gives to nobody
     by itself: the code has chosen them. `given` is the one in MASTER_PORT, where it names one that nobody used.
     `absent` says why nothing could be seen of connections at all; then the numbers mean nothing. `seen` has what was

@@ -60,14 +60,17 @@ _COMMAND = re.compile(
     re.IGNORECASE,
 )
 """What a runner of GitHub Actions takes for a command where a line begins with it, and a wrapped line begins anywhere.
-"##[" and "##vso[" are the like of Azure Pipelines."""
+"##[" and "##vso[" are the like of Azure Pipelines, "##teamcity[" that of TeamCity."""
+
+
+_BRACKET = re.compile(r"##(|vso|teamcity)\[", re.IGNORECASE)
 
 
 def safe(text: str, limit: int = LIMIT) -> str:
     """At most `limit` characters of `text`, all visible; where that is not all, its beginning and how many more there
     were. What has been made safe once stays as it is."""
     text = _COMMAND.sub(": :", text.replace("\r\n", "\n"))
-    text = text.replace("##[", "## [").replace("##vso[", "## vso[")
+    text = _BRACKET.sub(r"## \1[", text)
     if text[: limit + 1].isprintable():  # as nearly all are, and then there is no letter to look at
         cut = limit - _MORE
         return text if len(text) <= limit else f"{text[:cut]}… ({len(text) - cut:,} more characters)"

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from grader.grading.running import Runner
 from grader.grading.sessions import AnySession
 from grader.model import Case, Exercise, Outcome, Run, Submission
 from grader.model.errors import Cancelled, NoRankStarted, NotRun, RunError, WatcherKilled
+from grader.model.witness import Link, Witness
 from tests.blame.grades import KILL, NO_HOST, ODD, SOLUTION, SUBMISSION, Grade, grade, is_charged
 from tests.fakes import FakeSession, right
 
@@ -51,6 +53,19 @@ def test_the_doubt_is_settled_once_for_a_grade(exercise: Exercise) -> None:
     assert made.log == [(0, "theirs"), (1, "theirs"), (2, "ours"), (2, "theirs")]
     assert not is_charged(made.run(2)), "one rank that is killed is another kind of failure"
     assert made.log[4:] == [(3, "theirs"), (4, "theirs")]
+
+
+@pytest.mark.parametrize(
+    "witness", [Witness(complete=False), Witness(unclaimed=Link(ranks=(), connections=2001, bytes=0))]
+)
+def test_who_has_taken_all_ports_is_charged_with_what_lacks_one(exercise: Exercise, witness: Witness) -> None:
+    """For a minute nobody finds a port: no session of the submission's comes up, nor one of the solution's."""
+
+    def takes(submission: Submission, case: Case) -> Run:
+        return replace(right(submission, case), witness=witness)
+
+    made = grade(exercise, takes, ODD, NO_HOST, solution=SOLUTION)
+    assert not is_charged(made.run(0)) and is_charged(made.run(1))
 
 
 def test_a_session_that_was_left_is_closed_but_the_first_is_its_owners(exercise: Exercise) -> None:

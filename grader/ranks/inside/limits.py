@@ -19,6 +19,10 @@ class Bounds:
     alone: bool
 
 
+DESCRIPTORS = 4096
+"""That a process has open at most: the supervisor looks at each of them, of all processes, again and again."""
+
+
 def limit(bounds: Bounds) -> None:
     """Resource limits of this process and all that it starts. What the kernel cannot limit, the supervisor counts."""
     with contextlib.suppress(OSError):
@@ -29,6 +33,7 @@ def limit(bounds: Bounds) -> None:
         _set(resource.RLIMIT_CORE, 0)
         _set(resource.RLIMIT_FSIZE, bounds.file)
         _set(resource.RLIMIT_CPU, int(bounds.cpu) + 1)
+        _set(resource.RLIMIT_NOFILE, DESCRIPTORS)
         if data := _data():
             _set(resource.RLIMIT_DATA, data + bounds.memory)
         if bounds.alone:  # a count of its own; else that of all the user's processes

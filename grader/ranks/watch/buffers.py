@@ -45,24 +45,35 @@ class Open(NamedTuple):
 
 def waiting(pids: Iterable[int]) -> int:
     """Bytes that wait in what these processes have open. What this process has open as well, such as the pipe of what a
-    rank prints, is left out."""
+    rank prints, is left out. Raises TooMany, as all here."""
     own, seen = _open_in([os.getpid()]), _open_in(pids)
     pipes = [path for inode, path in seen.pipes.items() if inode not in own.pipes]
     sockets = {inode: path for inode, path in seen.sockets.items() if inode not in own.sockets}
-    size = sum(map(_in_pipe, pipes)) + sum(seen.others.values())
-    if sockets:
-        size += _in_tcp(sockets) + _in_unix(sockets) + _in_tables(sockets)
+    size = sum(map(_in_pipe, pipes)) + sum(seen.others.values()) + _in(sockets)
     return size + UNKNOWN * sum(map(_sent_along, sockets.values()))
 
 
-def under_way(pids: Iterable[int]) -> int:
-    """How many descriptors wait in the sockets of some processes."""
-    return sum(map(_sent_along, _open_in(pids).sockets.values()))
+class InSockets(NamedTuple):
+    """Bytes that wait in the sockets of some processes, and how many descriptors."""
+
+    waiting: int
+    under_way: int
+
+
+def in_sockets(pids: Iterable[int]) -> InSockets:
+    """What this process has open as well is left out. Opens nothing of theirs, so it may be asked often."""
+    own = _open_in([os.getpid()])
+    sockets = {inode: path for inode, path in _open_in(pids).sockets.items() if inode not in own.sockets}
+    return InSockets(_in(sockets), sum(map(_sent_along, sockets.values())))
+
+
+def _in(sockets: Mapping[int, str]) -> int:
+    return _in_tcp(sockets) + _in_unix(sockets) + _in_tables(sockets) if sockets else 0
 
 
 def _open_in(pids: Iterable[int]) -> Open:
     found = Open({}, {}, {})
-    for path in (path for pid in pids for path in descriptors(pid)):
+    for path in descriptors(pids):
         with contextlib.suppress(OSError):
             seen = os.stat(path)
             if stat.S_ISFIFO(seen.st_mode):
@@ -103,7 +114,7 @@ def _opened(path: str, how: int) -> Iterator[int]:
 
 
 def _in_tcp(sockets: Mapping[int, str]) -> int:
-    """Those that nobody has accepted yet are their listener's."""
+    """What nobody has accepted yet is its listener's, and what a closed one has not sent yet its other end's."""
     with contextlib.suppress(OSError, AttributeError):
         present = Present()
         try:
@@ -111,10 +122,12 @@ def _in_tcp(sockets: Mapping[int, str]) -> int:
         finally:
             present.close()
         listeners = {one.local[1] for one in every if one.inode in sockets and not one.remote[1]}
+        ends = {(one.remote, one.local) for one in every if one.inode in sockets and one.remote[1]}
         return sum(
             one.waiting
             for one in every
-            if one.inode in sockets or (not one.inode and one.local[1] in listeners and one.remote[1])
+            if one.inode in sockets
+            or (not one.inode and one.remote[1] and (one.local[1] in listeners or (one.local, one.remote) in ends))
         )
     return 0
 
@@ -141,8 +154,8 @@ def _in_tables(sockets: Mapping[int, str]) -> int:
             for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
                 row = line.split()
                 if int(row[inode]) in sockets:
-                    _, colon, number = row[queue].partition(":")
-                    size += int(number, 16) if colon else int(row[queue])
+                    both = row[queue].split(":")  # what is to be sent, and what has come
+                    size += sum(int(number, 16) for number in both) if len(both) > 1 else int(row[queue])
     return size
 
 

@@ -71,7 +71,10 @@ class Census:
                 return found
         if now - self._measured >= DISK_EVERY:
             self._measured = now
-            return self._disk(pids)
+            try:
+                return self._disk(pids)
+            except usage.TooMany as what:
+                return Excess(f"{what}: more than can be looked at", frozenset())
         return None
 
     def _processes(self, members: list[tuple[Owner, psutil.Process]]) -> Excess | None:
@@ -113,15 +116,22 @@ class Census:
     def _disk(self, pids: Mapping[int, int]) -> Excess | None:
         present = [process.pid for _, process in members(pids)]
         size = sum(map(usage.used, self._elsewhere)) + usage.nameless_files(present, self._elsewhere)
-        if buffers.under_way(present):  # nobody has those files, and nobody knows whose they are
+        held = buffers.in_sockets(present)
+        if held.under_way:  # nobody has those files, and nobody knows whose they are
             size = max(size, usage.shared_on_machine() - self._shared_at_first)
-        for count, entry in enumerate(usage.files_below(self._folders), 1):
+        if held.waiting > self._limits.memory:
+            text = f"memory: {held.waiting // MIB} MiB in sockets, at most {self._limits.memory // MIB} MiB"
+            return Excess(text, frozenset())
+        closed: list[str] = []
+        for count, entry in enumerate(usage.files_below(self._folders, closed), 1):
             with contextlib.suppress(OSError):
                 size += entry.stat(follow_symlinks=False).st_blocks * 512
             if count > usage.MAX_FILES:
                 return self._full(f"more than {usage.MAX_FILES} files")
             if size > self._limits.disk:
                 break
+        if closed:
+            return self._full("folders that cannot be looked into")
         return self._full(f"{size // MIB} MiB of files or more") if size > self._limits.disk else None
 
     def _full(self, seen: str) -> Excess:

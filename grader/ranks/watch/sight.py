@@ -4,6 +4,7 @@ the judge and not to the rank."""
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -31,6 +32,7 @@ class Sights:
         self._folder, self._base, self._ranks = folder, base, ranks
         self._seen: list[Seen] = []
         self._left = dict.fromkeys(range(ranks), (MOST, MOST))
+        self._began_with = self._common()
 
     @property
     def told(self) -> tuple[Seen, ...]:
@@ -65,11 +67,22 @@ class Sights:
             anonymous, shared = usage.kinds_of_memory(pid)
         except OSError:
             return None
-        common = usage.size_of([self._folder.shared, self._folder.temporary]) + sum(map(usage.shared_out, astray))
+        common = self._common() - self._began_with + sum(map(usage.shared_out, astray))
         everybody = [pid, *below, *astray]
-        shared = max(shared, usage.nameless_files(everybody)) + sum(map(usage.shared_out, below))
-        shared += buffers.waiting(everybody)
+        try:
+            shared = max(shared, usage.nameless_files(everybody)) + sum(map(usage.shared_out, below))
+            shared += buffers.waiting(everybody)
+        except usage.TooMany:
+            shared += buffers.UNKNOWN  # of which the next census makes an end
         return anonymous - self._base + shared + usage.size_of([own]) + common // self._ranks
+
+    def _common(self) -> int:
+        """Bytes of the files of the run that lie in no rank's own folder."""
+        own = {f"rank{rank}" for rank in range(self._ranks)}
+        with contextlib.suppress(OSError), os.scandir(self._folder.path) as entries:
+            others = [entry for entry in entries if entry.name not in own]
+            return usage.size_of(map(Path, others)) + sum(entry.stat().st_blocks * 512 for entry in others)
+        return 0
 
 
 def _told(process: psutil.Process) -> Below:

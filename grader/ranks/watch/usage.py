@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -14,6 +15,11 @@ import psutil
 
 MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""
+MAX_DESCRIPTORS = 50_000
+"""Nor more descriptors of all processes of a run, where those that threads share count for each: to look at so many
+takes half a second."""
+MAX_MAPS = 64 << 20
+"""Bytes of /proc/PID/maps of all processes, which are read at most. One of ours takes 0.2 MB."""
 SHARED_MEMORY = "/dev/shm/"
 PARTS = ("Pss_Anon", "Pss_Shmem", "SwapPss", "Private_Hugetlb")
 NAMELESS_MAP = re.compile(
@@ -63,31 +69,47 @@ def _kilobytes(file: Path, *names: str) -> Iterator[int]:
             yield int(rest.split()[0]) * 1024
 
 
+class TooMany(Exception):
+    """There is more to look at than is ever looked at."""
+
+
 def nameless_files(pids: Iterable[int], counted: Iterable[Path] = ()) -> int:
     """Bytes of what processes keep in files that were removed or never had a name (memfd), in shared memory that is
-    mapped alone, and in files of /dev/shm that they have open. Each file once, and none of the `counted` folders."""
+    mapped alone, and in files of /dev/shm that they have open. Each file once, and none of the `counted` folders.
+    Raises TooMany."""
+    pids = list(pids)
     others = {folder.stat().st_dev for folder in counted}
-    sizes: dict[tuple[int, int], int] = {}
+    sizes = dict(_held(pids))
+    read = 0
     for pid in pids:
         with contextlib.suppress(OSError):
-            for key, size in _held(pid):
-                sizes[key] = size
-            for key, size in _mapped(pid):
+            told = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+            if (read := read + len(told)) > MAX_MAPS:
+                raise TooMany("pieces of memory")
+            for key, size in _mapped(told):
                 sizes.setdefault(key, size)
     return sum(size for (device, _), size in sizes.items() if device not in others)
 
 
-def descriptors(pid: int) -> Iterator[str]:
-    """A path for each descriptor that a process has open. A thread may have a table of its own."""
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
-                folder = f"/proc/{pid}/task/{thread}/fd"
-                yield from (f"{folder}/{name}" for name in os.listdir(folder))
+def descriptors(pids: Iterable[int]) -> Iterator[str]:
+    """A path for each descriptor that processes have open. A thread may have a table of its own. Raises TooMany."""
+    found = 0
+    for folder in _tables(pids):
+        with contextlib.suppress(OSError):
+            names = os.listdir(folder)
+            if (found := found + len(names)) > MAX_DESCRIPTORS:
+                raise TooMany("descriptors")
+            yield from (f"{folder}/{name}" for name in names)
 
 
-def _held(pid: int) -> Iterator[tuple[tuple[int, int], int]]:
-    for path in descriptors(pid):
+def _tables(pids: Iterable[int]) -> Iterator[str]:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            yield from (f"/proc/{pid}/task/{thread}/fd" for thread in os.listdir(f"/proc/{pid}/task"))
+
+
+def _held(pids: Iterable[int]) -> Iterator[tuple[tuple[int, int], int]]:
+    for path in descriptors(pids):
         with contextlib.suppress(OSError):
             seen = os.stat(path)
             if stat.S_ISREG(seen.st_mode) and (
@@ -96,9 +118,9 @@ def _held(pid: int) -> Iterator[tuple[tuple[int, int], int]]:
                 yield (seen.st_dev, seen.st_ino), seen.st_blocks * 512
 
 
-def _mapped(pid: int) -> Iterator[tuple[tuple[int, int], int]]:
+def _mapped(told: str) -> Iterator[tuple[tuple[int, int], int]]:
     """What is mapped counts in full: the kernel tells nobody how much of it was touched by processes that have gone."""
-    for first, last, device, inode, _ in NAMELESS_MAP.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")):
+    for first, last, device, inode, _ in NAMELESS_MAP.findall(told):
         major, minor = (int(part, 16) for part in device.split(":"))
         yield (os.makedev(major, minor), int(inode)), int(last, 16) - int(first, 16)
 
@@ -111,15 +133,21 @@ def used(folder: Path) -> int:
     return 0
 
 
-def files_below(places: Iterable[Path]) -> Iterator[os.DirEntry[str]]:
-    """All files below some folders, without recursion: a student may nest folders as deep as they like."""
+def files_below(places: Iterable[Path], closed: list[str] | None = None) -> Iterator[os.DirEntry[str]]:
+    """All files below some folders, without recursion: a student may nest folders as deep as they like. Those that
+    cannot be looked into, by their mode or because they are nested too deep, join the `closed` ones."""
     folders = [str(place) for place in places]
     while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                yield entry
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError as error:
+            if closed is not None and error.errno in (errno.EACCES, errno.ENAMETOOLONG):
+                closed.append(folder)
 
 
 def size_of(places: Iterable[Path]) -> int:

@@ -18,7 +18,8 @@ from grader.ranks.inside.sockets import End, Socket, Sockets
 SOONEST, LATEST = 0.02, 0.16
 """Seconds between two looks: after one that found new sockets, and at most, where none came for a while. A connection
 that lives shorter may be counted without anybody's name."""
-MAX_SOCKETS = 20_000
+MAX_SOCKETS, MANY = 20_000, 2000
+"""So many are kept in mind, and so many of a run's own are many: right programs have had some hundreds."""
 LOOPBACK = (b"\x7f", bytes(15) + b"\x01")
 
 
@@ -37,7 +38,8 @@ class Watcher:
         self._owners: dict[int, int | None] = {}
         self._listeners: dict[int, int | None] = {}
         self._doubtful: set[int] = set()
-        self._complete, self._written, self._looked, self._pause = True, 0, 0.0, SOONEST
+        self._complete, self._crowded = True, False
+        self._written, self._looked, self._pause = 0, 0.0, SOONEST
         self._sockets: Sockets | None = None
         self._absent = "there are GPUs, over which ranks communicate by other ways" if gpus.possible() else ""
         try:
@@ -70,11 +72,11 @@ class Watcher:
                 self._note(one)
                 self._disown(one)
         except OSError:
-            self._complete = False
+            self._complete, self._crowded = False, True
 
     def _note(self, one: Socket) -> None:
         if one.cookie not in self._seen and len(self._seen) >= MAX_SOCKETS:
-            self._complete = False
+            self._complete, self._crowded = False, True
         else:
             self._seen[one.cookie] = one
 
@@ -140,10 +142,14 @@ class Watcher:
             links=told,
             store_bytes=store,
             unclaimed=unclaimed,
-            complete=self._complete,
+            complete=not (self._crowded and self._has_many()),
             ports=self._chosen.ports,
             given=None if self._is_used(self._given) else self._given,
         )
+
+    def _has_many(self) -> bool:
+        """Whether it is this run that has more sockets than can be counted."""
+        return self._apart or sum(rank is not None for rank in self._owners.values()) > MANY
 
     def _is_used(self, port: int | None) -> bool:
         return any(one.remote[1] and port in (one.local[1], one.remote[1]) for one in self._seen.values())
