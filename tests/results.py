@@ -78,7 +78,8 @@ def no_mark_for_one_of_two() -> Result:
 def commanding() -> Report:
     """A student whose texts try to be commands, markup and formulas of whatever reads a report."""
     texts = (
-        "::error file=x::owned\n::stop-commands::t\n##[error]owned\n##vso[task.complete]\n##teamcity[x]\n::set-output name=a::b",
+        "::error file=x::owned\n::stop-commands::t\n##[error]owned\n##vso[task.complete]\n"
+        "##teamcity[x]\n::set-output name=a::b",
         "```\n# owned\n~~~\n</code><script>alert(1)</script><img src=x onerror=alert(1)>\n| a | b |\n|---|---|",
         "=HYPERLINK(1)\t+1+1\n-2+3\n@SUM(A1)\r=cmd|' /C calc'!A0",
         "]]></failure><testcase/> &amp; &#x0; \x00\x0b\ufffe\uffff \ud800 <!-- --> %0A %25 ,:",

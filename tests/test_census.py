@@ -5,10 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from grader.model import Finished, Limits, Run
+from grader.model import Ending, Exited, Finished, Killed, Limits, Run
 from grader.ranks import sandbox
 from grader.ranks.watch import usage
 from tests.conftest import LEVELS, RunIt
@@ -118,3 +119,23 @@ def test_shared_memory_that_a_child_has_filled_counts() -> None:
         assert usage.nameless_files([os.getpid()]) >= 64 * MIB
         kept.write(b"x" * 32 * MIB)
         assert usage.own_memory(os.getpid()) - before >= 32 * MIB
+
+
+@pytest.mark.parametrize(
+    ("end", "ending"),
+    [("os._exit(7)", Exited(code="7", how="os._exit")), ("os.kill(os.getpid(), 11)", Killed(signal="SIGSEGV"))],
+)
+def test_a_rank_is_over_when_its_process_is_whatever_it_has_started(
+    run_on_ranks: RunIt, end: str, ending: Ending
+) -> None:
+    """A process below it holds all that it had open, the pipe by which its end is heard of, too."""
+    source = f"""\
+import os, time
+
+def work(rank):
+    if os.fork() == 0:
+        time.sleep(1000)
+    {end}
+"""
+    run = run_on_ranks("work", source=source, world_size=1, process_group=False, deadline=60)
+    assert replace(run.ranks[0].ending, seconds=0.0) == ending

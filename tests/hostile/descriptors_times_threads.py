@@ -1,4 +1,4 @@
-"""Has thousands of descriptors open in each of many threads, through whose tables the supervisor would go for minutes."""
+"""Has thousands of descriptors open in each of many threads, and the supervisor would go through all their tables."""
 
 import os
 import threading

@@ -2,7 +2,8 @@
 
 TELLS = "RuntimeError was raised"
 TEXT = (
-    "a\n::error file=a.py::owned\n  ::set-output name=score::100\n##[error]owned\n::add-mask::0\n##vso[task.complete]##teamcity[x]"
+    "a\n::error file=a.py::owned\n  ::set-output name=score::100\n##[error]owned\n::add-mask::0\n"
+    "##vso[task.complete]##teamcity[x]"
 )
 
 

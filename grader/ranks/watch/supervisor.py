@@ -105,6 +105,9 @@ class Supervisor:
             self._take_output(rank)
         for rank in (rank for sentinel, rank in sentinels.items() if sentinel in ready):
             self._take_sentinel(rank)
+        for rank in self.ranks:
+            if not rank.gone and rank.process.exitcode is not None:
+                self._take_sentinel(rank)  # what it has started still holds its ends of the pipes
         self._hand_out()
         return True
 
