@@ -360,8 +360,9 @@ def redistributes_a_dtensor(rank):
 
     mesh = init_device_mesh("cpu", (rank.world_size,))
     sharded = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    turned = sharded.t()  # whose shape DTensor works out on FakeTensors
     with rank.region("gather"):
-        sharded.redistribute(mesh, [Replicate()]).to_local().sum()
+        turned.redistribute(mesh, [Replicate()]).to_local().sum()
 
 
 class Summed(torch.Tensor):

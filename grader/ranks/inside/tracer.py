@@ -139,7 +139,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
+        if any(map(_says_what_it_means, types)):
             return NotImplemented  # a DTensor, say: first it says what that means for plain tensors
         self.look()
         if func.namespace not in COMMUNICATION:
@@ -268,6 +268,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return function(*args, **kwargs)
 
         return ranklings_backward
+
+
+def _says_what_it_means(kind: type[torch.Tensor]) -> bool:
+    """Whether a subclass makes of an operation others, of plain tensors: DTensor and its like, and a student's own.
+    Others of torch's, such as the FakeTensors on which DTensor works out its shapes, communicate nothing."""
+    handler: Any = kind.__torch_dispatch__
+    if handler is torch.Tensor.__torch_dispatch__:
+        return False
+    return kind.__module__.startswith("torch.distributed") or not kind.__module__.startswith("torch.")
 
 
 def operation_of(func: Any) -> str:
