@@ -24,7 +24,7 @@ SITUATIONS = {
     "all": "with different numbers of micro-batches and of samples on the ranks",
     "many": "with thousands of samples",
     "long": "with nine micro-batches on each rank, twice as large on one",
-    "lengths": "with micro-batches of sequences, of another length in each",
+    "lengths": "with micro-batches of sequences, of another length in each, and targets for each position",
     "bytes": "with inputs of uint8",
     "second": "with a second model",
     "successor": "with a new model, made when the second one was gone",
@@ -119,8 +119,13 @@ def mean_loss(probe, run, call, batches):
     for inputs, targets in batches:
         kinds.setdefault(inputs.shape[1:], []).append((inputs, targets))
     joined = [[torch.cat(part) for part in zip(*kind, strict=True)] for kind in kinds.values()]
-    every = torch.cat([targets for _, targets in joined])
-    return lambda tensors: loss(torch.cat([probe.Network.compute(tensors, inputs) for inputs, _ in joined]), every)
+    samples = sum(len(targets) for _, targets in joined)
+
+    def mean(tensors):
+        parts = [loss(probe.Network.compute(tensors, inputs), targets) * len(targets) for inputs, targets in joined]
+        return sum(parts) / samples
+
+    return mean
 
 
 def rounded(tensors, dtype=torch.float32):

@@ -87,14 +87,16 @@ def rates():
 
 def micro_batches(secret, call, plan, rank, loss):
     """A rank's list of pairs (inputs, targets) for one call: inputs are float64 of shape (samples, 1 + WIDTH), or
-    (samples, length, 1 + WIDTH), or uint8, targets float64 of shape (samples, CLASSES) or int64 of shape (samples,)."""
+    (samples, length, 1 + WIDTH), or uint8, targets float64 of shape (samples, CLASSES), or (samples, length, CLASSES),
+    or int64 of shape (samples,)."""
     generator, number, batches = values.generator(secret, "batches", call), 0, []
     for place, size in enumerate(PLANS[plan][rank]):
         length = 1 + (place + rank) % 4 if plan == "lengths" else 1
         features = torch.randn(size * length, WIDTH, dtype=torch.float64, generator=generator)
         if plan == "bytes":
             features = (CENTRE + SPREAD * features).clamp(0, 255).to(torch.uint8)
-        targets = torch.randn(size, CLASSES, dtype=torch.float64, generator=generator)
+        positions = [length] if plan == "lengths" else []
+        targets = torch.randn(size, *positions, CLASSES, dtype=torch.float64, generator=generator)
         inputs = spies.numbered([number + row // length for row in range(size * length)], features)
         inputs = inputs.view(size, length, 1 + WIDTH) if plan == "lengths" else inputs
         batches.append((inputs, targets.argmax(dim=1) if loss == "cross_entropy" else targets))
@@ -149,8 +151,8 @@ class Network(spies.FunctionalModel):
 
     @staticmethod
     def compute(tensors, inputs, keep=lambda hidden: None):
-        """The outputs, shape (samples, CLASSES): the mean over the length of sequences. `keep` is called with each
-        inner activation."""
+        """The outputs, shape (samples, CLASSES), or (samples, length, CLASSES) of sequences. `keep` is called with
+        each inner activation."""
         *inner, last = tensors.values()
         hidden = inputs[..., 1:]
         if not hidden.is_floating_point():
@@ -158,7 +160,7 @@ class Network(spies.FunctionalModel):
         for weight in inner:
             hidden = torch.tanh(linear(hidden, weight))
             keep(hidden)
-        return linear(hidden if hidden.dim() == 2 else hidden.mean(dim=1), last)
+        return linear(hidden, last)
 
     def forward(self, inputs):
         if not torch.is_grad_enabled():

@@ -15,13 +15,14 @@ STEPS = 6
 
 
 class Loaded(Attempt):
-    """One call of load_checkpoint: what it returned, `epoch` if it was an int; the model's values after it, and whether
-    they are still on the device where they were."""
+    """One call of load_checkpoint: what it returned, `epoch` if it was an int; the model's values after it, whether
+    they are still on the device where they were, and which tensors are no longer those that the model had."""
 
     returned: str
     epoch: int | None
     state: Tensors
     stayed: bool
+    replaced: list[str]
 
 
 class Found(Attempt):
@@ -303,6 +304,9 @@ def test_resumes(runs, probe):
         which = "" if into == probe.STORIES[name].loaded[0] else ", as the second load of the file"
         subject = f"{probe.MORE} steps later, {told(probe, name, into)}{which}:"
         expect_resumed(probe, run, name, f"{name}_{into}_resumed", subject)
+        others, subject = run[0].read(f"{name}_{into}", Loaded)["replaced"], "the model's parameters and buffers"
+        seen = f"others in place of {', '.join(others)}: whoever has the old ones does not see what was loaded"
+        run[0].expect(not others, f"{subject} after loading, {told(probe, name, into)}", "the same tensors", seen)
 
 
 def expect_resumed(probe, run, name, record, subject):

@@ -186,8 +186,10 @@ class Trainee:
         return self.rank.attempt(self.rank.student.load_checkpoint, path, self.handed, self.optimizer)
 
     def load_noted(self, path, name):
-        """One call of load_checkpoint; record what it returned or raised, and the model's values and device after it.
-        Gives back whether it worked on all ranks. Every rank of the group must call it."""
+        """One call of load_checkpoint; record what it returned or raised, the model's values and device after it, and
+        which of its tensors are other ones then. Gives back whether it worked on all ranks. Every rank of the group
+        must call it."""
+        before = self.held()
         outcome = self.load(path)
         devices = {str(value.device) for value in self.model.state_dict().values()}
         loaded = {
@@ -196,9 +198,14 @@ class Trainee:
             "epoch": outcome.value if type(outcome.value) is int else None,
             "state": self.model.state(),
             "stayed": devices == {str(self.rank.device)},
+            "replaced": [name for name, tensor in self.held().items() if tensor is not before.get(name)],
         }
         self.rank.record(name, loaded)
         return groups.all_agree(outcome.error is None)
+
+    def held(self):
+        """The model's parameters and buffers themselves."""
+        return dict([*self.model.named_parameters(), *self.model.named_buffers()])
 
     def load_and_train(self, path, name, steps):
         """The same and, where it worked on all ranks, the values after more steps."""

@@ -126,9 +126,12 @@ class Training:
             shown.append({"options": options, "parameters": [known.get(id(p), "another") for p in group["params"]]})
         return shown
 
-    def uncleared(self):
-        """The names of the parameters that have a gradient other than zero after zero_grad."""
+    def uncleared(self, *frozen):
+        """The names of the parameters that have a gradient other than zero after zero_grad. Some are frozen when they
+        have it."""
         self.give_gradients(0)
+        for name in frozen:
+            self.parameters[name].requires_grad_(False)
         self.optimizer.zero_grad()
         return [name for name, p in self.parameters.items() if p.grad is not None and p.grad.count_nonzero()]
 
@@ -317,11 +320,11 @@ def added_groups(rank, case):
 
 
 def clearing(rank, case):
-    """zero_grad before the first step and after one."""
+    """zero_grad before the first step and after one; then some parameters with a gradient are frozen."""
     training = Training(rank, "SGD", case["options"], case["groups"])
     before = training.uncleared()
     training.advance([0])
-    rank.record("uncleared", {"before the first step": before, "after a step": training.uncleared()})
+    rank.record("uncleared", {"before the first step": before, "after a step": training.uncleared(*case["frozen"])})
 
 
 def few(rank, case):
@@ -345,8 +348,8 @@ def objective(seed, tensors, step):
 
 
 def closures(rank, case):
-    """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step with a loss of
-    zero, and one without a closure."""
+    """Steps with a closure, which alone makes the gradients; by position, and by keyword where the caller has switched
+    gradients off. Then a step with a loss of zero, and one without a closure."""
     training = Training(rank, "SGD", case["options"], names=case["names"])
     optimizer, calls, losses, history = training.optimizer, [], [], []
 
@@ -361,7 +364,8 @@ def closures(rank, case):
 
     for number in range(case["steps"]):
         calls.append([])
-        losses.append(optimizer.step(closure=closure) if number % 2 else optimizer.step(closure))
+        with torch.set_grad_enabled(not number % 2):
+            losses.append(optimizer.step(closure=closure) if number % 2 else optimizer.step(closure))
         history.append(values.copies(training.parameters))
     losses.append(optimizer.step(lambda: torch.zeros((), device=rank.device)))
     returned = [None if loss is None else float(torch.as_tensor(loss).detach()) for loss in losses]
@@ -502,6 +506,8 @@ def small(rank):
     Recorded are the bytes of all tensors that there are more than before: malloc and Python take far more than these
     for each of them."""
     first, *later = parameters(rank, SMALL, 1)
+    for parameter in (one for group in (first, *later) for one in group):  # each has had an optimizer of its own
+        rank.student.ShardedOptimizer([parameter], torch.optim.SGD, lr=0.01)
     gc.collect()
     before = storages()
     optimizer = rank.student.ShardedOptimizer([{"params": list(first)}], torch.optim.SGD, lr=0.01, momentum=0.9)

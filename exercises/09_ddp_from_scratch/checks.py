@@ -55,11 +55,20 @@ PARTS = {
     "unused_after_no_sync": "a step without parameters that were used in no_sync",
     "unused_somewhere": "steps with parameters that some ranks do not use",
     "two_wrappers": "a backward pass through two wrappers",
+    "layouts_somewhere": "a step with parameters that are laid out transposed and that some ranks do not use",
     "twice": "two backward passes before one finish_gradient_synchronization",
     "twice_again": "two backward passes without one parameter before one finish_gradient_synchronization",
 }
 """The parts of the probe in words, in their order."""
-APART = ("unused_everywhere", "unused_after_no_sync", "unused_somewhere", "two_wrappers", "twice", "twice_again")
+APART = (
+    "unused_everywhere",
+    "unused_after_no_sync",
+    "unused_somewhere",
+    "two_wrappers",
+    "layouts_somewhere",
+    "twice",
+    "twice_again",
+)
 """Those in runs of their own."""
 
 
@@ -638,6 +647,8 @@ def test_dtypes(runs, probe):
 def test_layouts(runs, probe):
     """Parameters that are not contiguous are averaged element by element"""
     expect_steps(runs, probe, "layouts")
+    if holds(test_unused_somewhere, runs, probe):
+        expect_steps(runs, probe, "layouts_somewhere")
 
 
 def test_two_wrappers(runs, probe):
@@ -737,8 +748,8 @@ def test_used_in_no_sync(runs, probe):
 
 def test_twice(runs, probe):
     """Two backward passes before one finish raise an error, or are averaged both"""
-    in_order(runs, APART[: APART.index("twice")])
-    for part, before in (("twice", "two_wrappers"), ("twice_again", "twice")):
+    in_order(runs, APART[: APART.index("layouts_somewhere")])
+    for part, before in (("twice", "layouts_somewhere"), ("twice_again", "twice")):
         for run in runs("apart", recorded=[part], after=[before]):
             Baseline(runs, probe, run)
             for rank in run:

@@ -127,6 +127,7 @@ PLANS = {
         "plain",
         (Step(skip=(("last",), ("first", "fourth"), ())), Step(), Step(skip=((), ("third",), ("second", "last")))),
     ),
+    "layouts_somewhere": Plan("layouts", (Step(skip=(("third",), (), ("first",))),)),
 }
 """What most parts of a run do."""
 
@@ -271,6 +272,7 @@ def apart(rank):
             do(rank, part)
         rank.record("awaited", [one.awaited for one in begun])
     do(rank, "two_wrappers", two_wrappers)
+    do(rank, "layouts_somewhere")
     do(rank, "twice", twice)
     do(rank, "twice_again", partial(twice, skip=UNUSED))
 
@@ -327,9 +329,10 @@ def take(rank, wrapped, part, number, step):
 
 
 def leaves_no_sync(rank, wrapped):
-    """Whether an exception comes out of no_sync."""
+    """Whether an exception comes out of no_sync, after a backward pass in it."""
     try:
         with rank.region("no_sync, left by an exception"), wrapped.wrapper.no_sync():
+            wrapped.loss("left").backward()
             raise LookupError("of the grader's own, to leave no_sync")
     except LookupError:
         return True

@@ -307,17 +307,22 @@ def accumulating(rank):
     rank.record("accumulated", Training(rank, "SGD", case["options"]).advance(range(case["steps"]), micro_batches=2))
 
 
+def computed_again(steps):
+    """A gradient for each parameter in each step, but for one in the last."""
+    return {name: [1] * (steps - 1) + [int(name != "norm")] for name in EVEN}
+
+
 def clearing(rank):
     """Gradients that zero_grad clears before others are computed, before and after a step. Once they become zeros, not
-    None. The grader itself leaves `grad` alone here. Meanwhile another optimizer has gradients of its own, and steps
-    after this one."""
+    None; in the last step those that are computed again lack one. The grader itself leaves `grad` alone here. Meanwhile
+    another optimizer has gradients of its own, and steps after this one."""
     case = rank.parameters["sizes"]
     training, history = Training(rank, "SGD", case["options"]), []
     other, beside = Training(rank, "SGD", case["options"], MODEL), []
     for step in range(case["steps"]):
         training.backward(step, micro_batch=1)
         training.optimizer.zero_grad(set_to_none=step != 1)
-        training.backward(step)
+        training.backward(step, computed_again(case["steps"]))
         other.backward(step)
         training.optimizer.step()
         training.optimizer.zero_grad()

@@ -53,7 +53,8 @@ class Given:
     """So many backward passes through the same graph, from the upstream gradient times their number, which is 1 in the
     last one."""
     used: bool = False
-    """It has been called before its slices got the values that they have now."""
+    """It has been called before its slices got the values that they have now; under no_grad, and with the inputs that
+    all passes share, if they do."""
     training: bool = True
     """False: called in evaluation mode."""
     frozen: str = "none"
@@ -142,6 +143,7 @@ SHAPES = {
     "a column-parallel layer that gathers, inputs of three dimensions": Given("gathered", (1, 3)),
     "a row-parallel layer, inputs of three dimensions": Given("row", (2, 1)),
     "the MLP, three dimensions that are not contiguous": Given("mlp", (2, 3), turned=True),
+    "the MLP, a matrix that is not contiguous": Given("mlp", turned=True),
     "a column-parallel layer that gathers, one vector": Given("gathered", ()),
     "a row-parallel layer, one vector": Given("row", ()),
     "the MLP, one vector": Given("mlp", ()),
@@ -154,14 +156,16 @@ SUMS = {
 }
 RESIDUAL = {"the MLP beside a residual connection": Given("mlp", residual=True, passes=2)}
 TWICE = {
-    "a column-parallel layer that is called twice with the same inputs": Given("column", passes=2, shared=True),
+    "a column-parallel layer that is called under no_grad, and then twice with the same inputs": Given(
+        "column", passes=2, shared=True, used=True
+    ),
     "a column-parallel layer that gathers, called twice": Given("gathered", passes=2),
     "a row-parallel layer without bias that is called twice": Given("row", bias=False, passes=2),
     "the MLP, called twice": Given("mlp", passes=2),
     "the MLP, and backward twice through the same graph": Given("mlp", rounds=2),
     "the MLP, called again after its slices were trained": Given("mlp", used=True),
-    "a row-parallel layer under no_grad, called again after its slices were trained": Given(
-        "row", graded=False, used=True
+    "a row-parallel layer without bias under no_grad, called twice again after its slices were trained": Given(
+        "row", bias=False, passes=2, graded=False, training=False, used=True
     ),
 }
 NO_GRADIENT = {
@@ -407,13 +411,13 @@ def call(rank, name, given, number, *group, other=None, **named_group):
     def prepare():
         modules.append(build(rank, given.kind, dense, *group, **named_group))
         slices.update(values_of(modules[0], given))
-        if given.used:
-            with nullcontext() if given.graded else torch.no_grad():
-                modules[0](inputs[0].detach().clone().requires_grad_())
-        overwrite(modules[0], given, given.slices(*where))
-        modules.extend(second(rank, given, name, other))
         if isinstance(modules[0], nn.Module):
             modules[0].train(given.training)
+        if given.used:
+            with nullcontext() if given.graded and not given.shared else torch.no_grad():
+                modules[0](inputs[0] if given.shared else inputs[0].detach().clone().requires_grad_())
+        overwrite(modules[0], given, given.slices(*where))
+        modules.extend(second(rank, given, name, other))
         freeze(modules[0], given)
 
     def forward():

@@ -30,7 +30,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
             self.local.add_param_group(self.own(self.param_groups[-1]))
 
     def step(self, closure=None):
-        loss = closure() if closure is not None else None
+        with torch.enable_grad():
+            loss = closure() if closure is not None else None
         with torch.no_grad():
             for group, own in zip(self.param_groups, self.local.param_groups, strict=True):
                 own |= {name: value for name, value in group.items() if name != "params"}
