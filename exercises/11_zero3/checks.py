@@ -338,14 +338,15 @@ def test_at_rest(runs, probe):
 def test_gathered(runs, probe):
     """While it computes the parameters of two units at most are whole"""
     block = 4 * sum(p.numel() for p in probe.Block(probe.LARGE, probe.LARGE_HIDDEN).parameters())
+    forward = ("forward", f"forward {probe.EVALUATING}")
     for run in runs("memory", recorded=["whole", "growths"]):
         for rank in run:
             whole, growths = rank.read("whole", dict[str, int]), rank.read("growths", dict[str, int])
-            for when in ("forward", "backward", "evaluation"):
+            for when in (*forward, "backward", f"backward {probe.EVALUATING}", "evaluation"):
                 seen = whole.get(when, 0)
                 subject = f"units whose parameters are whole while one computes, in {when}"
                 rank.expect(seen <= TWO, subject, f"at most {TWO}", seen)
-            for when in ("forward", "evaluation"):
+            for when in (*forward, "evaluation"):
                 most, seen = (TWO + 0.5) * block, growths.get(when)
                 rank.expect(seen is not None, f"passes through the blocks, in {when}", "some", "none")
                 subject = f"what a rank has more than at rest while a block computes, in {when}"

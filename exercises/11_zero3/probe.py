@@ -393,12 +393,12 @@ class Witness:
 
     def begin(self, phase):
         self.phase = phase
-        if phase != "backward":
+        if "backward" not in phase:
             self.rest, self.already = self.bytes(), self.marked()
 
     def look(self):
         note_most(self.most, self.phase, lambda: len(self.marked() - self.already), enough=2)
-        if self.phase != "backward":  # where gradients, which do not count, are there as well
+        if "backward" not in self.phase:  # where gradients, which do not count, are there as well
             note_most(self.growths, self.phase, lambda: self.bytes() - self.rest, enough=LITTLE)
 
     def marked(self):
@@ -483,15 +483,16 @@ def warm_up(rank):
 
 
 def trained(rank, build_tower, witness, measure=lambda when: None):
-    """A sharded tower after two steps, which change no value, and an evaluation."""
+    """A sharded tower after two steps, which change no value, the first in evaluation mode, and an evaluation."""
     model = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block)
     optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(2, 8, device=rank.device)
     measure("before the first step")
     LOOKERS.append(witness.look)
-    for _ in range(2):
-        witness.begin("forward")
+    for mode in (f" {EVALUATING}", ""):
+        model.train(not mode)
+        witness.begin("forward" + mode)
         loss = model(inputs).square().mean()
-        witness.begin("backward")
+        witness.begin("backward" + mode)
         loss.backward()
         del loss
         model.finish_gradient_synchronization()

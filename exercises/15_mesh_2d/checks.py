@@ -45,11 +45,14 @@ class Sent(Attempt):
 
 
 class Trained(Attempt):
-    """Outputs after each step, or those of no step; of each step the loss that was returned, and its type."""
+    """Outputs after each step, or those of no step; of each step the loss that was returned, and its type; what the
+    rank has of each parameter before the first step and after the last."""
 
     outputs: list[Tensor]
     losses: list[float | None]
     kinds: list[str]
+    begun: list[Tensor]
+    ended: list[Tensor]
     returned: Returned
 
 
@@ -99,8 +102,8 @@ def union(probe, run, tp, training, step):
 
 
 def wanted_of(probe, run, tp, training):
-    """Of the bare model in one process: outputs before each step and after the last, and by step the loss and those of
-    the dp ranks' batches."""
+    """Of the bare model in one process: outputs before each step and after the last, by step the loss and those of the
+    dp ranks' batches, and the trained model."""
     plan, loss_fn, model = probe.plan_of(training), probe.loss_of(training), probe.build(training, run.seed)
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     optimizer = replay.Optimizer(replay.RULES[plan["kind"]], {name: model.get_parameter(name).data for name in trained})
@@ -115,7 +118,7 @@ def wanted_of(probe, run, tp, training):
         put(model, optimizer.step(dict(zip(trained, gradients, strict=True)), lambda name: plan["options"]))
         losses.append(float(loss.detach()))
         outputs.append(model(evaluation).detach())
-    return outputs, losses, by_row
+    return outputs, losses, by_row, model
 
 
 def put(model, values):
@@ -368,6 +371,23 @@ def test_tensor_parallel(runs, probe):
     """With tp alone, every step is that of one process"""
     for run, dp, tp in meshes(runs, tp_only):
         expect_training(probe, run, dp, tp, "mlp")
+        expect_bias(probe, run, dp, tp, "mlp")
+
+
+def expect_bias(probe, run, dp, tp, training):
+    """Where a rank has the bias of down, it has been trained. A rank that leaves it to another one to add it does not
+    see in its outputs what has become of its own."""
+    first, trained = (
+        model.down.bias.data for model in (probe.build(training, run.seed), wanted_of(probe, run, tp, training)[-1])
+    )
+    for rank in run:
+        record = rank.read(f"{dp}x{tp} {training}", Trained)
+        for begun, ended in zip(record["begun"], record["ended"], strict=True):
+            if begun.equal(first):
+                subject = f"the bias of down after {count(probe.STEPS, 'step')} on a mesh of {dp} x {tp}"
+                rank.expect_close(
+                    ended, trained, subject, steps=probe.STEPS, alternatives={"it has not been trained": begun}
+                )
 
 
 def test_data_parallel(runs, probe):
@@ -464,7 +484,7 @@ def expect_loss(probe, run, dp, tp, training):
     the ranks of a dp group return is made of the same numbers, and has the same bits; those of a tp group may have
     rounded in other places."""
     arrived(run, f"{dp}x{tp} {training}")
-    outputs, losses, by_row = wanted_of(probe, run, tp, training)
+    outputs, losses, by_row, _ = wanted_of(probe, run, tp, training)
     for rank in run:
         record = rank.read(f"{dp}x{tp} {training}", Trained)
         if not record["losses"]:

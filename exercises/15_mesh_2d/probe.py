@@ -206,7 +206,8 @@ def shared_secret(rank, group):
 
 class Trainee:
     """A model that the student has parallelized, and its optimizer. `outputs` are those on one batch that all ranks
-    know, after each step; `losses` what train_step returned."""
+    know, after each step; `losses` what train_step returned; `begun` and `ended` the parameters that the optimizer
+    has, before the first step and after the last."""
 
     def __init__(self, rank, mesh, training):
         self.rank, self.mesh, self.training, self.plan = rank, mesh, training, plan_of(training)
@@ -215,6 +216,12 @@ class Trainee:
         groups = grouped(list(self.model.parameters()), 2 if surrounded(training) or self.plan["left"] else 1)
         # DTensors beside plain tensors, which torch's kernels for many at once, the default on GPUs, refuse
         self.optimizer = getattr(torch.optim, self.plan["kind"])(groups, foreach=False, **self.plan["options"])
+        self.begun = self.ended = self.parameters()
+
+    def parameters(self):
+        """Copies of what this rank has of them."""
+        held = [one for group in self.optimizer.param_groups for one in group["params"]]
+        return [local(one).detach().cpu().clone() for one in held]
 
     def advance(self, number):
         """Take the step of this number."""
@@ -228,6 +235,7 @@ class Trainee:
         loss = step(self.model, self.optimizer, inputs, targets, loss_of(self.training))
         self.kinds.append(type(loss).__name__)
         self.losses.append(values.number(loss))
+        self.ended = self.parameters()
         self.evaluate()
 
     def evaluate(self):
@@ -279,8 +287,9 @@ def train(rank, mesh, training, steps, title=""):
 
 def told(trainee):
     if trainee is None:
-        return {"outputs": [], "losses": [], "kinds": [], "returned": {"module": False, "type": "nothing"}}
-    return {name: getattr(trainee, name) for name in ("outputs", "losses", "kinds", "returned")}
+        lists = {name: [] for name in ("outputs", "losses", "kinds", "begun", "ended")}
+        return {**lists, "returned": {"module": False, "type": "nothing"}}
+    return {name: getattr(trainee, name) for name in ("outputs", "losses", "kinds", "begun", "ended", "returned")}
 
 
 def training(rank):

@@ -215,6 +215,9 @@ def test_separate(runs, probe):
         for place, (rate, warmup) in enumerate(probe.at_once(rank.secret)):
             subject = f"three at once, number {place}: W = {warmup}, rate {rate:.4g}: its rates"
             judge_steps(rank, seen[:, place : place + 1], [rate], warmup, 0, None, subject)
+    for rank, _, seen in trainings(runs, "from one state"):
+        subject = "what get_last_lr() says when another scheduler, which has loaded the same state, has gone on"
+        rank.expect_close(seen[0], seen[1], subject, terms=10)
 
 
 def test_refuses_steps(runs, probe):

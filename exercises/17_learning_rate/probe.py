@@ -18,10 +18,11 @@ from grader.kit.values import number, random_for
 
 
 def multiples(secret):
-    """Arguments of linear_scaled_lr, the batch some times as large as the recipe's."""
+    """Arguments of linear_scaled_lr, the batch some times as large as the recipe's; the last rate is a tiny one."""
     draw = random_for(secret, "multiples")
     bases = [draw.choice([1, 32, 96, 256, 1000]) for _ in range(8)]
-    return [(draw.uniform(1e-4, 2.0), base, base * draw.randrange(2, 200)) for base in bases]
+    rates = [*(draw.uniform(1e-4, 2.0) for _ in bases[1:]), draw.uniform(1e-12, 1e-11)]
+    return [(rate, base, base * draw.randrange(2, 200)) for rate, base in zip(rates, bases, strict=True)]
 
 
 def fractions(secret):
@@ -221,6 +222,18 @@ def side_by_side(rank, pairs):
     return tensor(rates).t()
 
 
+def from_one_state(rank, groups):
+    """Two trainings that have loaded one state: the rates that one's scheduler reports when the other has gone on, and
+    those at which it takes its next step."""
+    before = Training(rank, groups, "AdamW").begin()
+    before.advance(1)
+    state, order = copy.deepcopy(before.state()), FIRST["the optimizer first"]
+    one, other = (Training(rank, groups, "AdamW").begin().load(state, order) for _ in range(2))
+    one.advance(1)
+    other.advance(2)
+    return tensor([[float(rate) for rate in one.scheduler.get_last_lr()], one.step()])
+
+
 def reported(rank, groups):
     """The rates that the scheduler reports before each step, and those at which it is taken."""
     training, seen = Training(rank, groups).begin(), []
@@ -272,6 +285,7 @@ def schedule(rank):
     for warmup in (0, 1):
         tried(f"warm-up of {warmup}", trained, {**groups, "warmup": warmup})
     tried("side by side", side_by_side, at_once(rank.secret))
+    tried("from one state", from_one_state, groups)
     for order, names in FIRST.items():
         tried(order, resumed, groups, names)
         tried(f"{order}, other rates", resumed, groups, names, factor=3.0)

@@ -37,12 +37,14 @@ class Axes(TypedDict):
 
 
 class Figure(Attempt):
-    """What a call returned: its type, and what is drawn if it is a figure."""
+    """What a call returned: its type, and what is drawn if it is a figure. `beside` has for each text of the legend the
+    labels of the lines that look like what stands there."""
 
     kind: str
     axes: list[Axes]
     titles: list[str]
     legend: list[str]
+    beside: list[list[str]]
 
 
 class State(TypedDict):
@@ -397,6 +399,9 @@ def judge_words(rank, seen, subject, links):
         rank.expect(many == 1, f"{subject}, the label of {name!r}", "on one line", f"{listed_lines(seen)}")
         shown = any(name in text for text in seen["legend"])
         rank.expect(shown, f"{subject}, the legend", f"a text with {name!r}", seen["legend"] or "no legend")
+        for text, labels in zip(seen["legend"], seen["beside"], strict=False):
+            mine = name not in text or not labels or any(name in label for label in labels)
+            rank.expect(mine, f"{subject}, beside {text!r} in the legend", "the link's line", f"that of {labels[:1]}")
     for axes in axes_of(seen, links):
         for axis, label in zip("xy", axes["labels"], strict=False):
             rank.expect(label, f"{subject}, the label of the {axis} axis", "a label", "there is none")
@@ -439,9 +444,12 @@ def test_overhead_log(runs, probe):
             rank.expect_equal(axes["scales"], ["log", "log"], f"the scales of x and y in {words}")
     for run in runs(OVERHEAD, recorded=("third",)):
         for rank in run:
-            links = probe.overhead_arguments(rank.secret, "third")["links"]
-            for axes in axes_of(rank.read("third", Figure), links):
+            seen, links = rank.read("third", Figure), probe.overhead_arguments(rank.secret, "third")["links"]
+            for axes in axes_of(seen, links):
                 rank.expect_equal(axes["scales"], ["log", "log"], "the scales of x and y in the first figure for n=1")
+            for line in (line for name in links for line in named(seen, name)):
+                largest = max(map(abs, line["y"]), default=0.0)
+                rank.expect(largest == 0, f"the first figure for n=1, y of {line['label']!r}", "0", largest)
 
 
 def test_overhead_words(runs, probe):

@@ -307,15 +307,32 @@ def described(outcome):
     from matplotlib.figure import Figure
 
     figure = outcome.value
-    seen = {**outcome.described(), "kind": type(figure).__name__, "axes": [], "titles": [], "legend": []}
+    seen = {**outcome.described(), "kind": type(figure).__name__, "axes": [], "titles": [], "legend": [], "beside": []}
     if isinstance(figure, Figure):
-        legends = [axes.get_legend() for axes in figure.axes] + list(figure.legends)
+        legends = [one for one in [*(axes.get_legend() for axes in figure.axes), *figure.legends] if one]
         titles = [axes.get_title(loc=place) for axes in figure.axes for place in ("left", "center", "right")]
         seen["kind"] = "Figure"
         seen["axes"] = [axes_described(axes, figure) for axes in figure.axes]
         seen["titles"] = [str(title) for title in (*titles, figure.get_suptitle()) if str(title).strip()]
-        seen["legend"] = [str(text.get_text()) for legend in legends if legend for text in legend.get_texts()]
+        seen["legend"] = [str(text.get_text()) for legend in legends for text in legend.get_texts()]
+        seen["beside"] = [beside(handle, figure) for legend in legends for handle in legend.legend_handles]
     return seen
+
+
+def beside(handle, figure):
+    """The labels of the lines that look like what stands beside a text of a legend."""
+    lines = [line for axes in figure.axes for line in axes.lines]
+    return [str(line.get_label()) for line in lines if look_of(line) == look_of(handle) is not None]
+
+
+def look_of(artist):
+    """None of what is no line."""
+    from matplotlib.colors import to_hex
+    from matplotlib.lines import Line2D
+
+    if isinstance(artist, Line2D):
+        return [to_hex(artist.get_color()), artist.get_linestyle(), artist.get_marker()]
+    return None
 
 
 def axes_described(axes, figure):
