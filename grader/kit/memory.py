@@ -28,7 +28,7 @@ from grader.kit import recorder
 
 Reading = dict[str, int | None]
 """Bytes by instrument; None where this system does not have it."""
-LOOKS, PAUSE, CALM = 200, 0.003, 4
+LOOKS, PAUSE, CALM = 500, 0.003, 4
 """At most so many readings, so many seconds apart, until so many in a row are the same."""
 BEFORE = "before"
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, RETURNED = -1, -3, 2**17
@@ -122,13 +122,14 @@ def _same(last: Reading, now: Reading) -> bool:
 
 
 def _others_rest() -> bool:
-    """Whether all other threads of this process wait for something. True where the system does not tell."""
+    """Whether all other threads of this process wait for something: not for a core, nor for the kernel to take memory
+    back. True where the system does not tell."""
     states = {}
     for thread in Path("/proc/self/task").glob("*"):
         with contextlib.suppress(OSError):  # one that has ended meanwhile
             states[thread.name] = (thread / "stat").read_text().rpartition(")")[2].split()[0]
     states.pop(str(threading.get_native_id()), None)
-    return "R" not in states.values()
+    return not {"R", "D"} & set(states.values())
 
 
 def reading(rank: Any) -> Reading:
