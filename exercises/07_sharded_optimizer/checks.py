@@ -4,7 +4,9 @@ The optimizers, which grader.checks.replay has written out, are replayed from th
 compared, on every rank. Memory is judged by what each process kept alive, on whatever instrument shows most.
 """
 
-from grader.checks import Attempt, Tensors, TypedDict, amount, holds, listed, memory, parts, replay
+import torch
+
+from grader.checks import Attempt, Tensor, Tensors, TypedDict, amount, holds, listed, memory, parts, replay
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
@@ -407,6 +409,8 @@ def expect_no_more(probe, run, rank, title):
     rank.expect(
         after <= most, f"what the rank keeps after loading, {title}", f"{amount(before)}, as before", amount(after)
     )
+    if title != "Adagrad" or f"{title}: {UNTRAINED}" in rank:
+        expect_sampled(probe, run, rank, title, "after loading")
 
 
 # Memory
@@ -450,6 +454,47 @@ def test_state_sharded(runs, probe):
         run.expect(total >= least, subject, wanted, seen)
         if when == "after steps" and all(f"{title}: {UNTRAINED}" in rank for rank in run):
             expect_added_once(run, title, states, parameter_bytes(probe, run, "after adding") - size)
+        for rank in run:
+            expect_sampled(probe, run, rank, title, when)
+
+
+def expect_sampled(probe, run, rank, title, when):
+    """What was measured has also been trained: some elements of each parameter, by what was recorded of them."""
+    kind, options = run.parameters["optimizers"][title]
+    *first, last = probe.layout(run.world_size)
+    sizes = [[probe.UNIT * size for group in groups for size in group] for groups in (first, [last])]
+    steps = [0, 1, 3] if title == "Adagrad" else [0, 1, 2, 3]  # with Adagrad the last group is added late
+    begins = {"first": 0, "added": steps[2]}
+    wanted = sampled(probe, run, rank, title, sizes, begins, steps, kind, options)
+    state = wanted[{"after steps": 2, "after adding": 3, "after loading": -1}[when]]
+    names = ["first"] if when == "after steps" else begins
+    expect_values(rank, f"{title}: values {when}", torch.cat([state[name] for name in names]))
+
+
+def sampled(probe, run, rank, title, sizes, begins, steps, kind, options):
+    """The values that a rank is asked for (see `sample` of the probe), before the first step and after each. `sizes`
+    are those of the parameters, in parts; `begins` says from which step on each part, by name, has gradients."""
+    every = [size for part in sizes for size in part]
+    places = probe.places(rank.secret, title, every)
+    counts = [len(part) * probe.PLACES for part in sizes]
+
+    def picked(*place):
+        parts = probe.drawn(every, run.seed, title, *place)
+        values = torch.cat([part[where] for part, where in zip(parts, places, strict=True)])
+        return dict(zip(begins, values.split(counts), strict=True))
+
+    gradients = {step: picked("gradient", step) for step in steps}
+
+    def given(step, name, values):
+        return gradients[step][name] if step >= begins[name] else None
+
+    return replay.history(kind, picked("initial"), steps, given, fixed(options))
+
+
+def expect_values(rank, name, wanted):
+    rank.expect_close(
+        rank.read(name, Tensor), wanted, f"where memory is measured, {name}, some elements of them", steps=8
+    )
 
 
 def expect_added_once(run, title, states, added):
@@ -482,6 +527,16 @@ def test_balanced(runs, probe):
     for run in runs("memory", finished=False):
         if run.came_to([SMALL]):
             expect_small_balanced(run)
+            for rank in run:
+                expect_small_trained(probe, run, rank)
+
+
+def expect_small_trained(probe, run, rank):
+    """One group more in each step."""
+    begins = {f"group {number}": number for number in range(len(probe.SMALL))}
+    options = {"lr": 0.01, "momentum": 0.9}
+    wanted = sampled(probe, run, rank, "small", probe.SMALL, begins, range(len(probe.SMALL)), "SGD", options)
+    expect_values(rank, "small: values", torch.cat([*wanted[-1].values()]))
 
 
 def expect_small_balanced(run):

@@ -1,7 +1,7 @@
 """Runs in every rank: trains a few parameters with the student's ShardedOptimizer and records their values.
 
 Parameters and gradients are pure functions of the seed and float64, the same on all ranks; only the memory case is
-float32, and its values do not matter. Nothing here knows an expected value.
+float32, and of its values each rank is asked for some, at places of its own. Nothing here knows an expected value.
 """
 
 import gc
@@ -467,6 +467,10 @@ UNIT = 2**14
 SMALL = [[120] * 12, *[[120]] * 6]
 """How many elements the parameters of `small` have, by group; all but the first are added later. Two, three and four
 ranks divide each."""
+DRAWN = 2**17
+"""How many values are drawn at once (see `drawn`): more than the largest parameter has."""
+PLACES = 2
+"""Of how many elements of each parameter a rank is asked for the values."""
 
 
 def memory(rank):
@@ -480,51 +484,74 @@ def memory(rank):
 def measure(rank, title, kind, options):
     """What the process keeps alive because of the optimizer: after two steps, after another group was added, and after
     loading its own state. The second for Adam alone: torch's own Adagrad makes no state for such a group, so with
-    Adagrad it is added at the end, and not trained."""
+    Adagrad it is added after loading, and not trained before the last look. Then one more step. Some values of what was
+    trained are recorded, so that who trains otherwise where memory is measured is found."""
 
-    def built(groups):
+    def built(groups, name):
         made = [{"params": list(group)} for group in groups]
-        return stepped(rank.student.ShardedOptimizer(made, getattr(torch.optim, kind), **options), groups)
+        optimizer = rank.student.ShardedOptimizer(made, getattr(torch.optim, kind), **options)
+        return stepped(rank, optimizer, groups, name, range(2))
 
-    groups = parameters(rank, layout(rank.world_size), UNIT)
-    rank.attempt(reload, built(parameters(rank, [[1] * 4, [1]], 1)))  # warm up
+    groups = parameters(rank, layout(rank.world_size), UNIT, title)
+    name = f"{title}: warm up"
+    rank.attempt(reload, built(parameters(rank, [[1] * 4, [1]], 1, name), name))
     meter = Meter(rank, title)
-    optimizer = built(groups[:-1])
+    there = groups[:-1]
+    optimizer = built(there, title)
+    rank.record(f"{title}: values after steps", sample(rank, there, title))
     rank.record(*meter.growth("after steps"))
     if title == "Adam":
+        there = groups
         optimizer.add_param_group({"params": groups[-1]})
-        stepped(optimizer, groups)
+        stepped(rank, optimizer, there, title, [2])
+        rank.record(f"{title}: values after adding", sample(rank, there, title))
         rank.record(*meter.growth("after adding"))
-    if rank.attempt(reload, optimizer).error is None:  # else round_trip says so
-        rank.record(*meter.growth("after loading"))
-    if title == "Adagrad" and rank.attempt(optimizer.add_param_group, {"params": groups[-1]}).error is None:
+    if rank.attempt(reload, optimizer).error is not None:  # round_trip says so
+        return
+    rank.record(*meter.growth("after loading"))
+    if title == "Adagrad":
+        if rank.attempt(optimizer.add_param_group, {"params": groups[-1]}).error is not None:
+            return
         rank.record(*meter.growth("with a group that has no gradient yet"))
+    stepped(rank, optimizer, groups, title, [3])
+    rank.record(f"{title}: values after loading", sample(rank, groups, title))
 
 
 def small(rank):
     """Some small parameters, then one group after another, before each of which the optimizer loads its own state.
     Recorded are the bytes of all tensors that there are more than before: malloc and Python take far more than these
-    for each of them."""
-    first, *later = parameters(rank, SMALL, 1)
+    for each of them; and some values of what was trained."""
+    first, *later = parameters(rank, SMALL, 1, "small")
     for parameter in (one for group in (first, *later) for one in group):  # each has had an optimizer of its own
         rank.student.ShardedOptimizer([parameter], torch.optim.SGD, lr=0.01)
     gc.collect()
     before = storages()
     optimizer = rank.student.ShardedOptimizer([{"params": list(first)}], torch.optim.SGD, lr=0.01, momentum=0.9)
     groups = [first]
-    stepped(optimizer, groups, 1)
-    for group in later:
+    stepped(rank, optimizer, groups, "small", [0])
+    for step, group in enumerate(later, start=1):
         if rank.attempt(reload, optimizer).error is not None:  # round_trip says so
             return
         optimizer.add_param_group({"params": group})
         groups.append(group)
-        stepped(optimizer, groups, 1)
+        stepped(rank, optimizer, groups, "small", [step])
+    rank.record("small: values", sample(rank, groups, "small"))
     # the fewest of two looks, as a backend lets go of a buffer some time after its end
     rank.record("small: bytes of tensors", min(settled(rank)["storages"] for _ in range(2)) - before)
 
 
-def parameters(rank, sizes, unit):
+def drawn(sizes, seed, *place):
+    """So many float32 values for each size. They are parts of one draw, which takes far less time than one for each."""
+    every = values.normal((DRAWN,), seed, *place, dtype=torch.float32)
+    begins = values.random_for(seed, *place, "begins")
+    for size in sizes:
+        begin = begins.randrange(DRAWN - size)
+        yield every[begin : begin + size]
+
+
+def parameters(rank, sizes, unit, title):
     """Groups of so many units each. About half of them are matrices."""
+    parts = drawn([size * unit for group in sizes for size in group], rank.seed, title, "initial")
     shapes = [
         [
             (size * unit // 2, 2) if (number + place) % 2 and unit % 2 == 0 else (size * unit,)
@@ -532,20 +559,39 @@ def parameters(rank, sizes, unit):
         ]
         for number, group in enumerate(sizes)
     ]
-    return [[nn.Parameter(torch.ones(shape, device=rank.device)) for shape in group] for group in shapes]
+    return [[nn.Parameter(next(parts).clone().view(shape).to(rank.device)) for shape in group] for group in shapes]
 
 
-def stepped(optimizer, groups, steps=2):
-    """The optimizer after so many steps; no gradient is left."""
+def stepped(rank, optimizer, groups, title, steps):
+    """The optimizer after the steps with these numbers; no gradient is left."""
     every = [parameter for group in groups for parameter in group]
-    for _ in range(steps):
-        for parameter in every:
-            parameter.grad = torch.ones_like(parameter)
+    for step in steps:
+        give_drawn(rank, every, title, step)
         optimizer.step()
     optimizer.zero_grad()
     for parameter in every:
         parameter.grad = None
     return optimizer
+
+
+def give_drawn(rank, every, title, step):
+    """A function of its own, so that nothing of what was drawn is alive during the step but the gradients."""
+    parts = drawn([parameter.numel() for parameter in every], rank.seed, title, "gradient", step)
+    for parameter, part in zip(every, parts, strict=True):
+        parameter.grad = part.clone().view(parameter.shape).to(rank.device)
+
+
+def places(secret, title, sizes):
+    """At which places of each parameter a rank is asked for the values, where they have so many elements."""
+    draw = values.random_for(secret, "places", title)
+    return [torch.tensor([draw.randrange(size) for _ in range(PLACES)]) for size in sizes]
+
+
+def sample(rank, groups, title):
+    """The values at these places, one parameter after the other."""
+    every = [parameter.detach() for group in groups for parameter in group]
+    chosen = places(rank.secret, title, [parameter.numel() for parameter in every])
+    return torch.cat([p.take(where.to(p.device)).cpu() for p, where in zip(every, chosen, strict=True)])
 
 
 def reload(optimizer):

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from grader.checks import CheckFailed, NotJudged, Tensors, TypedDict, amount, holds, memory, parts, replay, told
+from grader.checks import CheckFailed, NotJudged, Tensor, Tensors, TypedDict, amount, holds, memory, parts, replay, told
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
 
 History = list[Tensors]
@@ -487,6 +487,41 @@ def test_gradients_freed(runs, probe):
                 wanted = f"at most {amount(most)}: of gradients and of a copy of the parameters 1/{run.world_size} each"
                 rank.expect(seen <= most, f"what a rank keeps {when} of SGD without momentum", wanted, amount(seen))
         expect_small_freed(probe, run)
+        expect_sampled(runs, probe, run, PLAIN)
+
+
+def expect_sampled(runs, probe, run, title):
+    """What was measured has also been trained: some elements of each parameter, by what was recorded of them. Where
+    training goes wrong anyhow, other checks say so."""
+    if not holds(test_same_as_unsharded, runs, probe):
+        return
+    expect_values(probe, run, title, title, [size for group in probe.lengths(run.world_size) for size in group])
+    if title in probe.SMALL_TITLES:
+        expect_values(probe, run, title, f"{title}, small", [size for group in probe.SMALL for size in group])
+
+
+def expect_values(probe, run, title, place, sizes):
+    """Of parameters of these sizes, which were trained for two steps, the first of them in the first step alone."""
+    kind, options = run.parameters["optimizers"][title]
+    places = {rank.rank: probe.places(rank.secret, place, sizes) for rank in run}
+
+    def picked(seed, *what):
+        """By rank, which were asked for elements of their own, and by whether they are the first parameter's."""
+        parts, found = [*probe.drawn(sizes, seed, place, *what)], {}
+        for rank, chosen in places.items():
+            first, *others = (part[where] for part, where in zip(parts, chosen, strict=True))
+            found |= {(rank, True): first, (rank, False): torch.cat(others)}
+        return found
+
+    means = [replay.mean([picked(rank.secret, "gradient", step) for rank in run]) for step in range(2)]
+
+    def given(step, name, values):
+        return None if step and name[1] else means[step][name]
+
+    *_, wanted = replay.history(kind, picked(run.seed, "initial"), range(2), given, lambda step, name: options)
+    for rank in run:
+        seen, ours = rank.read(f"{place}: values", Tensor), torch.cat([wanted[rank.rank, one] for one in (True, False)])
+        rank.expect_close(seen, ours, f"where memory is measured, some elements of what {place} has trained,", steps=8)
 
 
 def expect_small_freed(probe, run):
@@ -537,6 +572,7 @@ def test_state_sharded(runs, probe):
         run.expect(sum(most_by_rank) >= fewest, subject, wanted, seen)
         if title in probe.SMALL_TITLES:
             expect_small_once(probe, run, title, count)
+        expect_sampled(runs, probe, run, title)
 
 
 def expect_small_once(probe, run, title, count):

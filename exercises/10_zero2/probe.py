@@ -388,6 +388,10 @@ SMALL = [[15] * 12, [15], [15], [15], [180]]
 """How many elements small parameters have, by group. Three ranks divide each; the last is more than a third of all."""
 SMALL_TITLES = ("SGD", "Adam")
 """The optimizers that these are looked at with."""
+DRAWN = 2**17
+"""How many values are drawn at once (see `drawn`): more than the largest parameter has."""
+PLACES = 2
+"""Of how many elements of each parameter a rank is asked for the values."""
 
 
 def memory(rank):
@@ -399,30 +403,33 @@ def memory(rank):
 
 def measure(rank, title, kind, options):
     """What the process keeps alive because of the optimizer: after two steps, and once zero_grad was called. Of each
-    step, what is left of the gradients. At first the same with small parameters, of which the bytes of all tensors are
-    counted: malloc and Python take far more than these for each."""
+    step, what is left of the gradients; and some of the values in the end, so that who trains otherwise where memory is
+    measured is found. At first the same with small parameters, of which the bytes of all tensors are counted: malloc
+    and Python take far more than these for each."""
 
-    def stepped(sizes, name=None):
-        groups = [{"params": [nn.Parameter(made) for made in ones(group, rank.device)]} for group in sizes]
+    def stepped(sizes, place, name=None):
+        groups = [{"params": group} for group in initials(rank, sizes, place)]
         parameters = [parameter for group in groups for parameter in group["params"]]
         gc.collect()
         before = Meter(rank, name) if name else storages()
         optimizer = rank.student.Zero2Optimizer(groups, getattr(torch.optim, kind), **options)
         for unused in range(2):  # in the second step one parameter has no gradient
             optimizer.zero_grad()
-            sum(parameter.square().sum() for parameter in parameters[unused:]).backward()  # each has its own storage
+            backward_drawn(rank, parameters, place, unused)
             optimizer.step()
             left.append(gradient_elements(parameters))
+        if name or title in SMALL_TITLES:
+            rank.record(f"{place}: values", sample(rank, parameters, place))
         return parameters, before, optimizer
 
     left = []
-    parameters, before, optimizer = stepped(SMALL)  # and warm up
+    parameters, before, optimizer = stepped(SMALL, f"{title}, small")  # and warm up
     cleared(optimizer, parameters)
     if title in SMALL_TITLES:  # the fewest of two looks, as a backend lets go of a buffer some time after its end
         fewest = min(settled(rank)["storages"] for _ in range(2))
         rank.record(f"{title}: small", {"gradients": left[:], "bytes": fewest - before})
     left.clear()
-    parameters, meter, optimizer = stepped(lengths(rank.world_size), title)
+    parameters, meter, optimizer = stepped(lengths(rank.world_size), title, title)
     rank.record(*meter.growth("after a step"))
     rank.record(f"{title}: gradient elements", left)
     cleared(optimizer, parameters)
@@ -440,10 +447,43 @@ def lengths(world_size):
     return [[UNIT * size + 4 for size in group] for group in layout(world_size)[:-1]]
 
 
-def ones(sizes, device):
-    """Tensors of so many elements each. Every second one is a matrix."""
-    shapes = [(size // 4, 4) if number % 2 else (size,) for number, size in enumerate(sizes)]
-    return [torch.ones(shape, device=device) for shape in shapes]
+def drawn(sizes, seed, *place):
+    """So many float32 values for each size. They are parts of one draw, which takes far less time than one for each."""
+    every = values.normal((DRAWN,), seed, *place, dtype=torch.float32)
+    begins = values.random_for(seed, *place, "begins")
+    for size in sizes:
+        begin = begins.randrange(DRAWN - size)
+        yield every[begin : begin + size]
+
+
+def initials(rank, sizes, place):
+    """Groups of parameters of so many elements each, the same on all ranks. Every second one is a matrix."""
+    parts = drawn([size for group in sizes for size in group], rank.seed, place, "initial")
+    shapes = [
+        [(size // 4, 4) if number % 2 and not size % 4 else (size,) for number, size in enumerate(group)]
+        for group in sizes
+    ]
+    return [[nn.Parameter(next(parts).clone().view(shape).to(rank.device)) for shape in group] for group in shapes]
+
+
+def backward_drawn(rank, parameters, place, step):
+    """A backward pass that gives each parameter, but for the first so many ones, a gradient of this rank's own with a
+    storage of its own. Nothing else of what it makes is alive afterwards."""
+    parts = drawn([parameter.numel() for parameter in parameters], rank.secret, place, "gradient", step)
+    pairs = [(p, part.view(p.shape).to(p.device)) for p, part in zip(parameters, parts, strict=True)]
+    sum((p * part).sum() for p, part in pairs[step:]).backward()
+
+
+def places(secret, place, sizes):
+    """At which places of each parameter a rank is asked for the values, where they have so many elements."""
+    draw = values.random_for(secret, "places", place)
+    return [torch.tensor([draw.randrange(size) for _ in range(PLACES)]) for size in sizes]
+
+
+def sample(rank, parameters, place):
+    """The values at these places, one parameter after the other."""
+    chosen = places(rank.secret, place, [parameter.numel() for parameter in parameters])
+    return torch.cat([p.detach().take(where.to(p.device)).cpu() for p, where in zip(parameters, chosen, strict=True)])
 
 
 def gradient_elements(parameters):

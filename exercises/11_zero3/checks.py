@@ -333,6 +333,43 @@ def test_at_rest(runs, probe):
                 seen = memory.kept(rank, probe.TOWER, when)
                 wanted = f"at most {amount(most)}: 1/{run.world_size} of {amount(4 * total)}, and as much for gradients"
                 rank.expect(seen <= most, f"what a rank keeps {when}", wanted, amount(seen))
+        if holds(test_same_as_unsharded, runs, probe):
+            tower = probe.mark(probe.Tower(), run.seed)
+            subject = "where memory is measured, in full_state_dict, some of"
+            for rank in run:
+                expect_sampled(probe, rank, "state of the tower", tower, subject)
+
+
+def expect_sampled(probe, rank, name, tower, subject):
+    """The elements of the tower's state that a rank is asked for, under whatever other keys there are more of them."""
+    seen, state = rank.read(name, Tensors), {key: one.detach().float() for key, one in tower.named_parameters()}
+    wanted = {key: one.take(probe.places(rank.secret, key, one.numel())) for key, one in state.items()}
+    rank.expect_close({key: one for key, one in seen.items() if key in wanted}, wanted, subject, steps=4)
+
+
+def expect_computed(probe, run):
+    """What was measured has also computed: what forward returned, and some elements of what was trained."""
+    tower = probe.mark(probe.Tower(), run.seed).double()
+    batches = {rank.rank: [probe.tower_batch(rank.secret, step).double() for step in probe.PASSES] for rank in run}
+    for rank in run:
+        wanted = []
+        for step, inputs in zip(probe.PASSES, batches[rank.rank], strict=True):
+            tower.train(step not in probe.IN_EVALUATION)
+            wanted.append(tower(inputs).detach().float())
+        rank.expect_close(
+            rank.read("outputs of the tower", Tensor),
+            torch.stack(wanted),
+            "what forward returns where memory is measured",
+            steps=4,
+        )
+    tower.train()
+    sum(tower(passes[-1]).square().mean() for passes in batches.values()).backward()
+    with torch.no_grad():
+        for parameter in tower.parameters():
+            parameter.sub_(parameter.grad, alpha=probe.LAST_RATE / run.world_size)
+    for rank in run:
+        subject = "where memory is measured, after the last step, some of"
+        expect_sampled(probe, rank, "state of the tower in the end", tower, subject)
 
 
 def test_gathered(runs, probe):
@@ -351,3 +388,5 @@ def test_gathered(runs, probe):
                 rank.expect(seen is not None, f"passes through the blocks, in {when}", "some", "none")
                 subject = f"what a rank has more than at rest while a block computes, in {when}"
                 rank.expect(seen <= most, subject, f"at most {amount(most)}: two units and a little", amount(seen))
+        if holds(test_same_as_unsharded, runs, probe):
+            expect_computed(probe, run)

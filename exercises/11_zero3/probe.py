@@ -1,8 +1,8 @@
 """Runs in every rank: trains small models under the student's FullyShardedModule and records their full state.
 
 Initial values are the same on all ranks; batches are each rank's own, from its secret. All but the memory case is
-float64. The blocks of a model are its units. Where memory is looked at, all parameters of a unit have the unit's own
-value and keep it, so that they are known wherever they are. Nothing here knows an expected value.
+float64. The blocks of a model are its units. Where memory is looked at, the last bits of all values of a unit are the
+unit's own and stay so, so that they are known wherever they are. Nothing here knows an expected value.
 """
 
 import gc
@@ -344,6 +344,14 @@ TOWER = "a tower"
 """What is measured."""
 FLOAT = 4
 """Bytes."""
+PLACES = 8
+"""Of how many elements of each tensor of the tower a rank is asked for the values."""
+PASSES = (0, 1, "evaluation", 2)
+"""The tower's steps, and an evaluation between them."""
+IN_EVALUATION = (0, "evaluation")
+"""Those in evaluation mode."""
+LAST_RATE = 32.0
+"""The learning rate of the tower's last step, after which nothing is looked at."""
 SAMPLES = 256
 """So many elements of a storage are looked at, and no more than twice as many."""
 ALL, MOST = 0.9, 0.4
@@ -371,9 +379,23 @@ class Tower(nn.Module):
         return [list(part.parameters()) for part in self.blocks] + [[*self.first.parameters(), *self.last.parameters()]]
 
 
-def mark_of(number):
-    """The value of all parameters of a unit, exact in every dtype."""
-    return (number + 1) * 2.0**-12
+TAG = 2**14
+"""The lowest bits of a float32 value that tell its unit; nine bits of the fraction and the exponent are drawn."""
+
+
+def tag_of(number):
+    """The last bits of all values of a unit."""
+    return 1 + 1117 * (number + 1)
+
+
+def mark(tower, seed):
+    """Draw the parameters of each unit, with the last bits by which they are known. In place."""
+    for number, unit in enumerate(tower.units()):
+        for nth, parameter in enumerate(unit):
+            with torch.no_grad():
+                parameter.normal_(std=0.05, generator=values.generator(seed, TOWER, number, nth))
+                parameter.view(torch.int32).bitwise_and_(-TAG).bitwise_or_(tag_of(number))
+    return tower
 
 
 class Witness:
@@ -384,12 +406,9 @@ class Witness:
         self.rank, self.sizes, self.most, self.growths = rank, [], {}, {}
 
     def mark(self, tower):
-        """Give the parameters of each unit the value by which they are known."""
-        for number, unit in enumerate(tower.units()):
-            self.sizes.append(sum(parameter.numel() for parameter in unit))
-            for parameter in unit:
-                nn.init.constant_(parameter, mark_of(number))
-        return tower
+        """Give the parameters of each unit values by which they are known."""
+        self.sizes = [sum(parameter.numel() for parameter in unit) for unit in tower.units()]
+        return mark(tower, self.rank.seed)
 
     def begin(self, phase):
         self.phase = phase
@@ -416,8 +435,8 @@ class Witness:
         """How many elements of each unit a storage has, by a sample."""
         elements = torch.empty(0, dtype=torch.float32, device=storage.device).set_(storage)
         stride = max(1, elements.numel() // SAMPLES)
-        found = Counter(elements[::stride].tolist())
-        return [found[mark_of(number)] * stride for number in range(len(self.sizes))]
+        found = Counter((elements[::stride].view(torch.int32) & (TAG - 1)).tolist())
+        return [found[tag_of(number)] * stride for number in range(len(self.sizes))]
 
     def everywhere(self):
         """How many elements of each unit all storages have together."""
@@ -466,42 +485,78 @@ def memory(rank):
         rank.record(*meter.growth(when))
         rank.record(f"elements {when}", witness.everywhere())
 
-    model = trained(rank, Tower, witness, measure)
+    model, optimizer, outputs = trained(rank, Tower, witness, measure)
+    measure("after steps and evaluation")
+    rank.record("state of the tower", sample(rank, model.full_state_dict()))
+    measure("after full_state_dict")
+    optimizer.param_groups[0]["lr"] = LAST_RATE
+    step(model, optimizer, tower_inputs(rank, PASSES[-1]), witness, outputs)
     rank.record("whole", witness.most)
     rank.record("growths", witness.growths)
-    measure("after steps and evaluation")
-    model.full_state_dict()
-    measure("after full_state_dict")
+    rank.record("outputs of the tower", torch.tensor(outputs))
+    rank.record("state of the tower in the end", sample(rank, model.full_state_dict()))
+
+
+def tower_inputs(rank, step):
+    return tower_batch(rank.secret, step).to(rank.device)
+
+
+def tower_batch(secret, step):
+    """A rank's inputs of a pass."""
+    return values.normal((2, 8), secret, "tower", step, dtype=torch.float32)
+
+
+def places(secret, name, size):
+    """At which places of a tensor a rank is asked for the values, where it has so many elements."""
+    draw = values.random_for(secret, "places", name)
+    return torch.tensor([draw.randrange(size) for _ in range(PLACES)])
+
+
+def sample(rank, state):
+    """The values of a full state at these places."""
+    return {name: one.detach().cpu().take(places(rank.secret, name, one.numel())) for name, one in state.items()}
 
 
 def warm_up(rank):
     """What the first step of all imports and allocates: of student code, and of libraries for matrices of this size."""
-    trained(rank, lambda: Tower(12, 12), Witness(rank)).full_state_dict()
+    trained(rank, lambda: Tower(12, 12), Witness(rank))[0].full_state_dict()
     bare, inputs = Tower().to(rank.device), torch.ones(2, 8, device=rank.device)
     for _ in range(2):
         bare(inputs).square().mean().backward()
 
 
 def trained(rank, build_tower, witness, measure=lambda when: None):
-    """A sharded tower after two steps, which change no value, the first in evaluation mode, and an evaluation."""
-    model = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block)
-    optimizer, inputs = torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(2, 8, device=rank.device)
+    """A sharded tower after two steps, which change no value, the first in evaluation mode, and an evaluation; its
+    optimizer, and what all forward passes returned."""
+    model, outputs = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     measure("before the first step")
-    LOOKERS.append(witness.look)
-    for mode in (f" {EVALUATING}", ""):
-        model.train(not mode)
-        witness.begin("forward" + mode)
-        loss = model(inputs).square().mean()
-        witness.begin("backward" + mode)
-        loss.backward()
-        del loss
-        model.finish_gradient_synchronization()
-        optimizer.step()
-        optimizer.zero_grad()
+    first, second, evaluation, _ = PASSES
+    for number in (first, second):
+        model.train(number not in IN_EVALUATION)
+        step(model, optimizer, tower_inputs(rank, number), witness, outputs)
     model.eval()
     with torch.no_grad():
         witness.begin("evaluation")
-        model(inputs)
+        LOOKERS.append(witness.look)
+        outputs.append(model(tower_inputs(rank, evaluation)).tolist())
+        LOOKERS.clear()
     model.train()
+    return model, optimizer, outputs
+
+
+def step(model, optimizer, inputs, witness, outputs):
+    mode = "" if model.training else f" {EVALUATING}"
+    LOOKERS.append(witness.look)
+    witness.begin("forward" + mode)
+    output = model(inputs)
+    outputs.append(output.tolist())
+    loss = output.square().mean()
+    del output
+    witness.begin("backward" + mode)
+    loss.backward()
+    del loss
     LOOKERS.clear()
-    return model
+    model.finish_gradient_synchronization()
+    optimizer.step()
+    optimizer.zero_grad()

@@ -311,6 +311,27 @@ def test_at_rest(runs, probe):
             most, seen = whole / run.world_size + more, kept(rank, when, name)
             wanted = f"at most {amount(most)}, for the whole model has {amount(whole)}"
             rank.expect(seen <= most, f"what a rank keeps {when}", wanted, amount(seen))
+    expect_computed(runs, probe, run)
+
+
+def expect_computed(runs, probe, run):
+    """What was measured has also computed and trained: the outputs before a step and after it. Where training goes
+    wrong anyhow, other checks say so."""
+    if not holds(test_same_training, runs, probe):
+        return
+    model = probe.large(probe.SIDE, run.seed)
+    inputs = [probe.large_inputs(rank.secret, "large") for rank in run]
+    outputs = [[model(one) for one in inputs]]
+    sum(one.square().mean() for one in outputs[0]).backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad, alpha=probe.LARGE_RATE / run.world_size)
+        outputs.append([model(one) for one in inputs])
+    for rank in run:
+        seen = rank.read("large: outputs", list[Tensor])
+        wanted = [one[rank.rank].detach() for one in outputs]
+        rank.expect_close(seen, wanted, "the outputs where memory is measured, before and after a step,", steps=4)
 
 
 def expect_saved(rank, name):
@@ -337,6 +358,7 @@ def test_not_gathered(runs, probe):
                 # Of N ranks that have 1/N of a unit it takes all to make it whole, and of fewer that keep more fewer.
                 subject, wanted = f"ranks that make a unit whole in {where}", f"{run.world_size}, each with its share"
                 rank.expect(len(one.group) == run.world_size, subject, wanted, len(one.group), line=one.line)
+    expect_computed(runs, probe, run)
 
 
 # Checkpoints

@@ -364,7 +364,7 @@ def hold_up(rank, name, pids):
 # Memory
 
 
-SIDE, LAYERS = 320, 4
+SIDE, LAYERS, LARGE_RATE = 320, 4, 0.1
 
 
 class LargeBlock(nn.Module):
@@ -378,10 +378,19 @@ class LargeBlock(nn.Module):
         return hidden + self.second(torch.tanh(self.first(hidden)))
 
 
-def large(side):
-    """Blocks, two of which are frozen, and before them a weight of half a block's size."""
+def large(side, seed):
+    """Blocks, two of which are frozen, and before them a weight of half a block's size; drawn in place."""
     blocks = [LargeBlock(side).requires_grad_(number in (0, LAYERS - 1)) for number in range(LAYERS)]
-    return nn.Sequential(nn.Linear(side, side, bias=False, dtype=torch.float64), *blocks)
+    model = nn.Sequential(nn.Linear(side, side, bias=False, dtype=torch.float64), *blocks)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(std=side**-0.5, generator=values.generator(seed, "large", name))
+    return model
+
+
+def large_inputs(secret, name, side=SIDE):
+    """A rank's batch for the model that is measured under this name."""
+    return values.normal((1, side), secret, name)
 
 
 def sizes():
@@ -401,18 +410,21 @@ def measure_memory(rank, mesh):
 def measure_saving(rank, mesh, folder):
     """What the process keeps because of a large model that was saved."""
     meter = Meter(rank, "saved")
-    model, _ = sharded(rank, large(SIDE).to(rank.device), mesh, LargeBlock)
+    model, _ = sharded(rank, large(SIDE, rank.seed).to(rank.device), mesh, LargeBlock)
     rank.record("large_saved", rank.attempt(rank.student.save_full_checkpoint, model, folder / "large.pt").described())
     rank.record(*meter.growth("after saving"))
 
 
 def measure(rank, mesh, side, name):
     meter, measured = Meter(rank, name), []
-    model, _ = sharded(rank, large(side).to(rank.device), mesh, LargeBlock)
+    model, _ = sharded(rank, large(side, rank.seed).to(rank.device), mesh, LargeBlock)
     measured.append(meter.growth("at rest"))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
-    inputs = values.normal((1, side), rank.secret, name).to(rank.device)
-    loss = model(inputs).square().mean()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LARGE_RATE, foreach=False)
+    inputs = large_inputs(rank.secret, name, side).to(rank.device)
+    output = model(inputs)
+    outputs = [output.detach().cpu().clone()]
+    loss = output.square().mean()
+    del output
     measured.append(meter.growth("after forward"))
     loss.backward()
     optimizer.step()
@@ -420,7 +432,8 @@ def measure(rank, mesh, side, name):
     del loss
     measured.append(meter.growth("after a step"))
     with evaluating(model):
-        model(inputs)
+        outputs.append(model(inputs).cpu().clone())
     measured.append(meter.growth("after an evaluation"))
+    rank.record(f"{name}: outputs", outputs)
     for growth in measured:
         rank.record(*growth)
