@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, StepLR
 
 from grader.kit import spies, values
-from grader.kit.memory import Meter, disregard_existing, layout, settled, storages
+from grader.kit.memory import Meter, disregard_existing, layout, settled
 
 SHAPES = {"embedding": (7, 4), "weight": (5, 4), "bias": (5,), "norm": (4,), "head": (3, 5), "scale": ()}
 """The parameters that most cases train. Most names are names only, with no model behind them."""
@@ -524,8 +524,7 @@ def small(rank):
     first, *later = parameters(rank, SMALL, 1, "small")
     for parameter in (one for group in (first, *later) for one in group):  # each has had an optimizer of its own
         rank.student.ShardedOptimizer([parameter], torch.optim.SGD, lr=0.01)
-    gc.collect()
-    before = storages()
+    before = settled(rank)["storages"]  # the last steps' collectives may hold tensors for some time
     optimizer = rank.student.ShardedOptimizer([{"params": list(first)}], torch.optim.SGD, lr=0.01, momentum=0.9)
     groups = [first]
     stepped(rank, optimizer, groups, "small", [0])

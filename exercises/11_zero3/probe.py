@@ -493,7 +493,7 @@ def memory(rank):
     step(model, optimizer, tower_inputs(rank, PASSES[-1]), witness, outputs)
     rank.record("whole", witness.most)
     rank.record("growths", witness.growths)
-    rank.record("outputs of the tower", torch.tensor(outputs))
+    rank.record("outputs of the tower", [torch.tensor(one) for one in outputs])
     rank.record("state of the tower in the end", sample(rank, model.full_state_dict()))
 
 
