@@ -1,5 +1,6 @@
-"""Has thousands of descriptors open in each of many threads, and the supervisor would go through all their tables."""
+"""Has thousands of descriptors open in a table of each of many threads, and the supervisor would look at all."""
 
+import ctypes
 import os
 import threading
 import time
@@ -17,5 +18,11 @@ def total(value):
         pass
     threading.stack_size(65536)
     for _ in range(20):
-        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        threading.Thread(target=keep, daemon=True).start()
+    time.sleep(1000)
+
+
+def keep():
+    """Take a table of the thread's own (close_range with CLOSE_RANGE_UNSHARE)."""
+    ctypes.CDLL(None).syscall(436, ctypes.c_uint(1 << 20), ctypes.c_uint(1 << 20), ctypes.c_uint(2))
     time.sleep(1000)

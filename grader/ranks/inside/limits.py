@@ -19,7 +19,7 @@ class Bounds:
     alone: bool
 
 
-DESCRIPTORS = 4096
+DESCRIPTORS = 8192
 """That a process has open at most: the supervisor looks at each of them, of all processes, again and again."""
 
 

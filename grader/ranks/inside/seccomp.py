@@ -36,7 +36,6 @@ _REFUSED = {
     "process_vm_writev": (311, 271),
     "process_madvise": (440, 440),
     "process_mrelease": (448, 448),
-    "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
@@ -62,6 +61,8 @@ _REFUSED = {
     "mq_open": (240, 180),
 }
 """Their numbers on x86_64 and on aarch64."""
+_OF_RANKS = {"kcmp": (312, 272)}
+"""Those that a rank may not make either, and a supervisor may, which asks whose descriptors are whose."""
 _UNSHARE = (272, 97)
 CLONE_NEWNET = 0x40000000
 """The one namespace that the host may make. Ranks make none."""
@@ -118,7 +119,7 @@ def assembled(machine: str, own: int | None = None) -> bytes:
     code = [_instruction(_LOAD, _ARCHITECTURE), _instruction(_EQUAL, _ARCHITECTURES[machine], 1, 0), REFUSE]
     code += [_instruction(_LOAD, _NUMBER), _instruction(_AT_LEAST, _X32, 0, 1), REFUSE]
     place = _PLACES[machine]
-    for numbers in _REFUSED.values():
+    for numbers in ({**_REFUSED, **_OF_RANKS} if own is not None else _REFUSED).values():
         code += [_instruction(_EQUAL, numbers[place], 0, 1), REFUSE]
     code += _called(_UNSHARE[place], _among(_FIRST_ARGUMENT, CLONE_NEWNET) if own is None else [REFUSE])
     if own is not None:
