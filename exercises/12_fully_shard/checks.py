@@ -352,13 +352,13 @@ def test_not_gathered(runs, probe):
             more, most = kept(rank, when) - kept(rank, before), 0.8 * block
             wanted = f"at most {amount(most)}: a block has {amount(block)}, and the root, which may stay, half of it"
             rank.expect(more <= most, f"what a rank has more {words} than {before}", wanted, amount(more))
-    for run, where, _ in steps_in(runs, probe, "list"):
-        for rank in run:
+    expect_computed(runs, probe, run)
+    for other, where, _ in steps_in(runs, probe, "list"):
+        for rank in other:
             for one in rank.during(where).of("all_gather").at_least(SMALL):
                 # Of N ranks that have 1/N of a unit it takes all to make it whole, and of fewer that keep more fewer.
-                subject, wanted = f"ranks that make a unit whole in {where}", f"{run.world_size}, each with its share"
-                rank.expect(len(one.group) == run.world_size, subject, wanted, len(one.group), line=one.line)
-    expect_computed(runs, probe, run)
+                subject, wanted = f"ranks that make a unit whole in {where}", f"{other.world_size}, each with its share"
+                rank.expect(len(one.group) == other.world_size, subject, wanted, len(one.group), line=one.line)
 
 
 # Checkpoints
