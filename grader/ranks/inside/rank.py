@@ -270,8 +270,10 @@ def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
         waits.install()
         if scene.hold_group:
             rank.hold_group()
-        if not scene.script:
-            check_contract(rank.student, scene.requires, scene.file)  # before there is a group, as in any real job
+        if not scene.script and (scene.requires or scene.process_group or not scene.probe):
+            # Before there is a group, as in any real job. Without one the probe says when: what it puts in the place of
+            # torch's own has to be there before a file takes it by name.
+            check_contract(rank.student, scene.requires, scene.file)
         if scene.process_group:
             _join_group(rank)
         with rank.traced():
