@@ -88,6 +88,30 @@ def test_the_file_is_imported_before_there_is_a_group(run_on_ranks: RunIt) -> No
     assert observed(run, "groups") == [[False, True]] * 2
 
 
+STANDS_IN = """
+from grader.kit import stores
+
+def meets(rank):
+    asked = []
+    stores.stand_in_for_stores(lambda options: asked.append(options["port"]) or {"port": 0})
+    rank.student.meets()
+    rank.record("asked", asked)
+"""
+TAKES_BY_NAME = """
+from torch.distributed import TCPStore
+
+def meets():
+    TCPStore("localhost", 1, world_size=1, is_master=True)
+"""
+
+
+def test_without_a_group_a_probe_is_first(run_on_ranks: RunIt, tmp_path: Path) -> None:
+    """What it puts in the place of torch's own is there when a file takes that by name."""
+    (tmp_path / "probe.py").write_text(STANDS_IN)
+    run = run_on_ranks("meets", source=TAKES_BY_NAME, process_group=False, world_size=1)
+    assert observed(run, "asked") == [[1]]
+
+
 @pytest.mark.parametrize("group", [True, False], ids=["with a group", "without one"])
 def test_a_rank_that_fails_to_import_keeps_nobody_waiting(run_on_ranks: RunIt, group: bool) -> None:
     """The others get theirs, unless they have to meet that rank first, and its failure is what the run is told to
