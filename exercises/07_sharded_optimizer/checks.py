@@ -475,11 +475,11 @@ def sampled(probe, run, rank, title, sizes, begins, steps, kind, options):
     """The values that a rank is asked for (see `sample` of the probe), before the first step and after each. `sizes`
     are those of the parameters, in parts; `begins` says from which step on each part, by name, has gradients."""
     every = [size for part in sizes for size in part]
-    places = probe.places(rank.secret, title, every)
-    counts = [len(part) * probe.PLACES for part in sizes]
+    places = probe.samples.places(rank.secret, title, every)
+    counts = [len(part) * probe.samples.PLACES for part in sizes]
 
     def picked(*place):
-        parts = probe.drawn(every, run.seed, title, *place)
+        parts = probe.samples.drawn(every, run.seed, title, *place)
         values = torch.cat([part[where] for part, where in zip(parts, places, strict=True)])
         return dict(zip(begins, values.split(counts), strict=True))
 

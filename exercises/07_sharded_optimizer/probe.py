@@ -4,7 +4,6 @@ Parameters and gradients are pure functions of the seed and float64, the same on
 float32, and of its values each rank is asked for some, at places of its own. Nothing here knows an expected value.
 """
 
-import gc
 import io
 from contextlib import contextmanager
 
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, StepLR
 
-from grader.kit import spies, values
+from grader.kit import samples, spies, values
 from grader.kit.memory import Meter, disregard_existing, layout, settled
 
 SHAPES = {"embedding": (7, 4), "weight": (5, 4), "bias": (5,), "norm": (4,), "head": (3, 5), "scale": ()}
@@ -467,10 +466,6 @@ UNIT = 2**14
 SMALL = [[120] * 12, *[[120]] * 6]
 """How many elements the parameters of `small` have, by group; all but the first are added later. Two, three and four
 ranks divide each."""
-DRAWN = 2**17
-"""How many values are drawn at once (see `drawn`): more than the largest parameter has."""
-PLACES = 2
-"""Of how many elements of each parameter a rank is asked for the values."""
 
 
 def memory(rank):
@@ -498,13 +493,13 @@ def measure(rank, title, kind, options):
     meter = Meter(rank, title)
     there = groups[:-1]
     optimizer = built(there, title)
-    rank.record(f"{title}: values after steps", sample(rank, there, title))
+    rank.record(f"{title}: values after steps", sampled(rank, there, title))
     rank.record(*meter.growth("after steps"))
     if title == "Adam":
         there = groups
         optimizer.add_param_group({"params": groups[-1]})
         stepped(rank, optimizer, there, title, [2])
-        rank.record(f"{title}: values after adding", sample(rank, there, title))
+        rank.record(f"{title}: values after adding", sampled(rank, there, title))
         rank.record(*meter.growth("after adding"))
     if rank.attempt(reload, optimizer).error is not None:  # round_trip says so
         return
@@ -514,7 +509,7 @@ def measure(rank, title, kind, options):
             return
         rank.record(*meter.growth("with a group that has no gradient yet"))
     stepped(rank, optimizer, groups, title, [3])
-    rank.record(f"{title}: values after loading", sample(rank, groups, title))
+    rank.record(f"{title}: values after loading", sampled(rank, groups, title))
 
 
 def small(rank):
@@ -534,23 +529,14 @@ def small(rank):
         optimizer.add_param_group({"params": group})
         groups.append(group)
         stepped(rank, optimizer, groups, "small", [step])
-    rank.record("small: values", sample(rank, groups, "small"))
+    rank.record("small: values", sampled(rank, groups, "small"))
     # the fewest of two looks, as a backend lets go of a buffer some time after its end
     rank.record("small: bytes of tensors", min(settled(rank)["storages"] for _ in range(2)) - before)
 
 
-def drawn(sizes, seed, *place):
-    """So many float32 values for each size. They are parts of one draw, which takes far less time than one for each."""
-    every = values.normal((DRAWN,), seed, *place, dtype=torch.float32)
-    begins = values.random_for(seed, *place, "begins")
-    for size in sizes:
-        begin = begins.randrange(DRAWN - size)
-        yield every[begin : begin + size]
-
-
 def parameters(rank, sizes, unit, title):
     """Groups of so many units each. About half of them are matrices."""
-    parts = drawn([size * unit for group in sizes for size in group], rank.seed, title, "initial")
+    parts = samples.drawn([size * unit for group in sizes for size in group], rank.seed, title, "initial")
     shapes = [
         [
             (size * unit // 2, 2) if (number + place) % 2 and unit % 2 == 0 else (size * unit,)
@@ -575,22 +561,14 @@ def stepped(rank, optimizer, groups, title, steps):
 
 def give_drawn(rank, every, title, step):
     """A function of its own, so that nothing of what was drawn is alive during the step but the gradients."""
-    parts = drawn([parameter.numel() for parameter in every], rank.seed, title, "gradient", step)
+    parts = samples.drawn([parameter.numel() for parameter in every], rank.seed, title, "gradient", step)
     for parameter, part in zip(every, parts, strict=True):
         parameter.grad = part.clone().view(parameter.shape).to(rank.device)
 
 
-def places(secret, title, sizes):
-    """At which places of each parameter a rank is asked for the values, where they have so many elements."""
-    draw = values.random_for(secret, "places", title)
-    return [torch.tensor([draw.randrange(size) for _ in range(PLACES)]) for size in sizes]
-
-
-def sample(rank, groups, title):
-    """The values at these places, one parameter after the other."""
-    every = [parameter.detach() for group in groups for parameter in group]
-    chosen = places(rank.secret, title, [parameter.numel() for parameter in every])
-    return torch.cat([p.take(where.to(p.device)).cpu() for p, where in zip(every, chosen, strict=True)])
+def sampled(rank, groups, title):
+    """What the rank is asked for, one parameter after the other."""
+    return samples.sample(rank.secret, title, [parameter for group in groups for parameter in group])
 
 
 def reload(optimizer):

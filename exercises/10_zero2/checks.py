@@ -503,11 +503,11 @@ def expect_sampled(runs, probe, run, title):
 def expect_values(probe, run, title, place, sizes):
     """Of parameters of these sizes, which were trained for two steps, the first of them in the first step alone."""
     kind, options = run.parameters["optimizers"][title]
-    places = {rank.rank: probe.places(rank.secret, place, sizes) for rank in run}
+    places = {rank.rank: probe.samples.places(rank.secret, place, sizes) for rank in run}
 
     def picked(seed, *what):
         """By rank, which were asked for elements of their own, and by whether they are the first parameter's."""
-        parts, found = [*probe.drawn(sizes, seed, place, *what)], {}
+        parts, found = [*probe.samples.drawn(sizes, seed, place, *what)], {}
         for rank, chosen in places.items():
             first, *others = (part[where] for part, where in zip(parts, chosen, strict=True))
             found |= {(rank, True): first, (rank, False): torch.cat(others)}

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from grader.kit import parts as in_parts
-from grader.kit import spies, values
+from grader.kit import samples, spies, values
 from grader.kit.memory import Meter, disregard_existing, layout, settled, storages
 
 EVEN = {"embedding": (6, 4), "weight": (12, 4), "bias": (12,), "norm": (24,), "head": (4, 6)}
@@ -388,10 +388,6 @@ SMALL = [[15] * 12, [15], [15], [15], [180]]
 """How many elements small parameters have, by group. Three ranks divide each; the last is more than a third of all."""
 SMALL_TITLES = ("SGD", "Adam")
 """The optimizers that these are looked at with."""
-DRAWN = 2**17
-"""How many values are drawn at once (see `drawn`): more than the largest parameter has."""
-PLACES = 2
-"""Of how many elements of each parameter a rank is asked for the values."""
 
 
 def memory(rank):
@@ -419,7 +415,7 @@ def measure(rank, title, kind, options):
             optimizer.step()
             left.append(gradient_elements(parameters))
         if name or title in SMALL_TITLES:
-            rank.record(f"{place}: values", sample(rank, parameters, place))
+            rank.record(f"{place}: values", samples.sample(rank.secret, place, parameters))
         return parameters, before, optimizer
 
     left = []
@@ -447,18 +443,9 @@ def lengths(world_size):
     return [[UNIT * size + 4 for size in group] for group in layout(world_size)[:-1]]
 
 
-def drawn(sizes, seed, *place):
-    """So many float32 values for each size. They are parts of one draw, which takes far less time than one for each."""
-    every = values.normal((DRAWN,), seed, *place, dtype=torch.float32)
-    begins = values.random_for(seed, *place, "begins")
-    for size in sizes:
-        begin = begins.randrange(DRAWN - size)
-        yield every[begin : begin + size]
-
-
 def initials(rank, sizes, place):
     """Groups of parameters of so many elements each, the same on all ranks. Every second one is a matrix."""
-    parts = drawn([size for group in sizes for size in group], rank.seed, place, "initial")
+    parts = samples.drawn([size for group in sizes for size in group], rank.seed, place, "initial")
     shapes = [
         [(size // 4, 4) if number % 2 and not size % 4 else (size,) for number, size in enumerate(group)]
         for group in sizes
@@ -469,21 +456,9 @@ def initials(rank, sizes, place):
 def backward_drawn(rank, parameters, place, step):
     """A backward pass that gives each parameter, but for the first so many ones, a gradient of this rank's own with a
     storage of its own. Nothing else of what it makes is alive afterwards."""
-    parts = drawn([parameter.numel() for parameter in parameters], rank.secret, place, "gradient", step)
+    parts = samples.drawn([parameter.numel() for parameter in parameters], rank.secret, place, "gradient", step)
     pairs = [(p, part.view(p.shape).to(p.device)) for p, part in zip(parameters, parts, strict=True)]
     sum((p * part).sum() for p, part in pairs[step:]).backward()
-
-
-def places(secret, place, sizes):
-    """At which places of each parameter a rank is asked for the values, where they have so many elements."""
-    draw = values.random_for(secret, "places", place)
-    return [torch.tensor([draw.randrange(size) for _ in range(PLACES)]) for size in sizes]
-
-
-def sample(rank, parameters, place):
-    """The values at these places, one parameter after the other."""
-    chosen = places(rank.secret, place, [parameter.numel() for parameter in parameters])
-    return torch.cat([p.detach().take(where.to(p.device)).cpu() for p, where in zip(parameters, chosen, strict=True)])
 
 
 def gradient_elements(parameters):

@@ -343,7 +343,7 @@ def test_at_rest(runs, probe):
 def expect_sampled(probe, rank, name, tower, subject):
     """The elements of the tower's state that a rank is asked for, under whatever other keys there are more of them."""
     seen, state = rank.read(name, Tensors), {key: one.detach().float() for key, one in tower.named_parameters()}
-    wanted = {key: one.take(probe.places(rank.secret, key, one.numel())) for key, one in state.items()}
+    wanted = {key: one.take(probe.places_of(rank.secret, key, one.numel())) for key, one in state.items()}
     rank.expect_close({key: one for key, one in seen.items() if key in wanted}, wanted, subject, steps=4)
 
 

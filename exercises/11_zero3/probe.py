@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from grader.kit import parts as in_parts
-from grader.kit import values
+from grader.kit import samples, values
 from grader.kit.memory import Meter, disregard_existing, reading
 
 WIDTH, HIDDEN, BATCH = 15, 31, 6
@@ -506,15 +506,14 @@ def tower_batch(secret, step):
     return values.normal((2, 8), secret, "tower", step, dtype=torch.float32)
 
 
-def places(secret, name, size):
-    """At which places of a tensor a rank is asked for the values, where it has so many elements."""
-    draw = values.random_for(secret, "places", name)
-    return torch.tensor([draw.randrange(size) for _ in range(PLACES)])
+def places_of(secret, name, size):
+    """At which places of a tensor of the tower a rank is asked for the values."""
+    return samples.places(secret, name, [size], PLACES)[0]
 
 
 def sample(rank, state):
     """The values of a full state at these places."""
-    return {name: one.detach().cpu().take(places(rank.secret, name, one.numel())) for name, one in state.items()}
+    return {name: one.detach().cpu().take(places_of(rank.secret, name, one.numel())) for name, one in state.items()}
 
 
 def warm_up(rank):

@@ -61,8 +61,6 @@ _COMMAND = re.compile(
 )
 """What a runner of GitHub Actions takes for a command where a line begins with it, and a wrapped line begins anywhere.
 "##[" and "##vso[" are the like of Azure Pipelines, "##teamcity[" that of TeamCity."""
-
-
 _BRACKET = re.compile(r"##(|vso|teamcity)\[", re.IGNORECASE)
 
 

@@ -93,6 +93,12 @@ def program() -> IO[bytes]:
     return file
 
 
+def number_of(call: str) -> int | None:
+    """That of one of the calls that only ranks may not make; None where this system does not have it."""
+    machine = platform.machine()
+    return _OF_RANKS[call][_PLACES[machine]] if sys.platform == "linux" and machine in _PLACES else None
+
+
 class _Program(ctypes.Structure):
     """struct sock_fprog"""
 

@@ -103,11 +103,9 @@ class Supervisor:
             return False
         for rank in (rank for output, rank in outputs.items() if output in ready):
             self._take_output(rank)
-        for rank in (rank for sentinel, rank in sentinels.items() if sentinel in ready):
-            self._take_sentinel(rank)
-        for rank in self.ranks:
-            if not rank.gone and rank.process.exitcode is not None:
-                self._take_sentinel(rank)  # what it has started still holds its ends of the pipes
+        for sentinel, rank in sentinels.items():  # what a rank has started may hold its end of this pipe
+            if sentinel in ready or rank.process.exitcode is not None:
+                self._take_sentinel(rank)
         self._hand_out()
         return True
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
-import platform
 import re
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import psutil
+
+from grader.ranks.inside import prctl, seccomp
 
 MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""
@@ -23,8 +22,8 @@ MAX_DESCRIPTORS = 50_000
 MAX_MAPS = 64 << 20
 """Bytes of /proc/PID/maps of all processes, which are read at most. One of ours takes 0.2 MB."""
 SHARED_MEMORY = "/dev/shm/"
-_KCMP, KCMP_FILES = {"x86_64": 312, "aarch64": 272}, 2
-"""The numbers of the system call kcmp, and of its question."""
+KCMP_FILES = 2
+"""The question of kcmp(2) that is about descriptors."""
 PARTS = ("Pss_Anon", "Pss_Shmem", "SwapPss", "Private_Hugetlb")
 NAMELESS_MAP = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) ..[-w]s \S+ (\S+) (\d+) +(/dev/zero \(deleted\)|/memfd:.*|/SYSV.*)$", re.M
@@ -118,8 +117,8 @@ def _tables(pids: Iterable[int]) -> Iterator[str]:
 
 def _share_table(pid: int, one: int, other: int) -> bool:
     """Whether two threads have one table, by kcmp(2); where the kernel does not tell, whether they look alike."""
-    if (compare := _KCMP.get(platform.machine())) and sys.platform == "linux":
-        found = ctypes.CDLL(None, use_errno=True).syscall(compare, one, other, KCMP_FILES, 0, 0)
+    if (compare := seccomp.number_of("kcmp")) is not None:
+        found = prctl.libc().syscall(compare, one, other, KCMP_FILES, 0, 0)
         if found >= 0:
             return bool(found == 0)
     mine, theirs = (os.listdir(f"/proc/{pid}/task/{thread}/fd") for thread in (one, other))
