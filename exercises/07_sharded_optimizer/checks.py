@@ -410,6 +410,7 @@ def expect_no_more(probe, run, rank, title):
         after <= most, f"what the rank keeps after loading, {title}", f"{amount(before)}, as before", amount(after)
     )
     if title != "Adagrad" or f"{title}: {UNTRAINED}" in rank:
+        rank.expect_success(rank.read(f"{title}: a step after loading", Attempt), f"a step after loading, {title}")
         expect_sampled(probe, run, rank, title, "after loading")
 
 

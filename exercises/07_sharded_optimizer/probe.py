@@ -508,7 +508,8 @@ def measure(rank, title, kind, options):
         if rank.attempt(optimizer.add_param_group, {"params": groups[-1]}).error is not None:
             return
         rank.record(*meter.growth("with a group that has no gradient yet"))
-    stepped(rank, optimizer, groups, title, [3])
+    outcome = rank.attempt(stepped, rank, optimizer, groups, title, [3])
+    rank.record(f"{title}: a step after loading", outcome.described())
     rank.record(f"{title}: values after loading", sampled(rank, groups, title))
 
 

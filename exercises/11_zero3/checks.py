@@ -11,7 +11,7 @@ from itertools import chain, combinations
 import torch
 from torch.func import functional_call
 
-from grader.checks import CheckFailed, Tensor, Tensors, amount, holds, memory, parts, replay, told
+from grader.checks import Attempt, CheckFailed, Tensor, Tensors, amount, holds, memory, parts, replay, told
 from grader.checks.tolerance import MEMORY_SLACK
 
 History = list[Tensors]
@@ -353,6 +353,7 @@ def expect_computed(runs, probe, run):
     batches = {rank.rank: [probe.tower_batch(rank.secret, step).double() for step in probe.PASSES] for rank in run}
     right = holds(test_outputs, runs, probe)  # else that says what is wrong in evaluation
     for rank in run:
+        rank.expect_success(rank.read("the last step", Attempt), "a step after full_state_dict")
         seen, subject = rank.read("outputs of the tower", list[Tensor]), "what forward returns where memory is measured"
         rank.expect_equal(len(seen), len(probe.PASSES), "passes where memory is measured")
         for step, inputs, output in zip(probe.PASSES, batches[rank.rank], seen, strict=True):

@@ -490,9 +490,12 @@ def memory(rank):
     rank.record("state of the tower", sample(rank, model.full_state_dict()))
     measure("after full_state_dict")
     optimizer.param_groups[0]["lr"] = LAST_RATE
-    step(model, optimizer, tower_inputs(rank, PASSES[-1]), witness, outputs)
+    outcome = rank.attempt(step, model, optimizer, tower_inputs(rank, PASSES[-1]), witness, outputs)
     rank.record("whole", witness.most)
     rank.record("growths", witness.growths)
+    rank.record("the last step", outcome.described())
+    if outcome.error is not None:
+        return
     rank.record("outputs of the tower", [torch.tensor(one) for one in outputs])
     rank.record("state of the tower in the end", sample(rank, model.full_state_dict()))
 
