@@ -8,12 +8,12 @@ that are left out come to is judged last, by the same expectations.
 
 import math
 from collections import Counter
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, pairwise
 
 from torch.nn.functional import cross_entropy
 
-from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, places, replay
+from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, once, places, replay
 from grader.checks.tolerance import lost_in_difference
 
 DEFAULTS = {"batch_size": 32, "lr": 0.1}
@@ -85,6 +85,7 @@ class Training:
             found[name] = wanted[name].where(near & one.isfinite(), one)
         return found
 
+    @cached_property
     def gradients(self):
         """For each step the gradient of the mean cross-entropy over this rank's batch, at this rank's parameters."""
         data, logits = (
@@ -100,9 +101,10 @@ class Training:
 
         return [gradient(*step) for step in zip(self.states, self.batches, strict=False)]
 
+    @cached_property
     def rate(self):
         """Of a rank that is alone: the learning rate that explains each of its steps; None where no single one does."""
-        changes, gradients = self.used(), self.gradients()
+        changes, gradients = self.used(), self.gradients
         rate = replay.projection(changes[0], gradients[0])
         wanted = [replay.combined([own], [rate]) for own in gradients]
         changes = [self.but_rounding(step, *pair) for step, pair in enumerate(zip(changes, wanted, strict=False))]
@@ -127,16 +129,19 @@ def states_of(rank, probe, name):
     return [rank.expect_like(state, like, "shape and dtype of the trained parameters") for state in states]
 
 
+@once
 def alone(runs, probe, family="train_alone"):
     """The training of a rank that is alone."""
     return Training(runs(family)[0][0], probe)
 
 
+@once
 def together(runs, probe, family="train"):
     """The training of each rank, by run of several ranks."""
     return [[Training(rank, probe) for rank in run] for run in runs(family)]
 
 
+@once
 def tiny(runs, probe):
     """The training of each rank, of which there are more than samples."""
     return [Training(rank, probe) for rank in runs("tiny")[0]]
@@ -222,8 +227,8 @@ def test_plain_sgd(runs, probe):
 
 def expect_plain_steps(training):
     """Each step of a rank that is alone, at whatever rate explains them all, else at that which was asked for."""
-    rate = training.rate() or training.options["lr"]
-    gradients, used = training.gradients(), training.used(rate)
+    rate = training.rate or training.options["lr"]
+    gradients, used = training.gradients, training.used(rate)
     for step, own in enumerate(gradients):
         explain = partial(mistakes_on_one_rank, training, gradients[: step + 1], used[step])
         expect_step(training, step, training.but_rounding(step, used[step], own, rate), own, explain)
@@ -292,9 +297,9 @@ def test_same_as_one_process(runs, probe):
 
 def expect_mean_steps(run, one):
     """Each step of several ranks, at the rate that the rank alone has used."""
-    rate = one.rate() or one.options["lr"]
+    rate = one.rate or one.options["lr"]
     used = [training.used(rate) for training in run]
-    for step, ours in enumerate(zip(*(training.gradients() for training in run), strict=False)):
+    for step, ours in enumerate(zip(*(training.gradients for training in run), strict=False)):
         mean = replay.mean(ours)
         for number in reversed(range(len(run))):  # rank 0's own gradient is the least telling
             explain = partial(mistakes_together, run[number].rank, ours[number], ours[0], mean, rate)
@@ -304,7 +309,7 @@ def expect_mean_steps(run, one):
 
 def expect_exchange(run, training):
     """A gradient's bytes, at a quarter of their accuracy, have gone to every other rank in each step."""
-    size = sum(tensor.nbytes for tensor in training.gradients()[0].values())
+    size = sum(tensor.nbytes for tensor in training.gradients[0].values())
     run.expect_moved(len(training.batches) * (run.world_size - 1) * size / 4)
 
 
@@ -370,7 +375,7 @@ def expect_epochs(training):
 
 def expect_rate(training):
     """Of a rank that is alone."""
-    rate, wanted = training.rate(), training.options["lr"]
+    rate, wanted = training.rate, training.options["lr"]
     training.rank.expect(rate is not None, "the learning rate", wanted, "none that explains the steps")
     training.rank.expect_close(rate, wanted, "the learning rate", steps=STEPS, world_size=None)
 
@@ -379,10 +384,10 @@ def expect_steady_rate(run):
     """A rate that explains the first two steps, by the mean gradient or by a rank's own, explains all. The states after
     the steps are compared: what was taken off is their difference, of which rounding leaves little where a gradient has
     become small."""
-    means = [replay.mean(ours) for ours in zip(*(training.gradients() for training in run), strict=False)]
+    means = [replay.mean(ours) for ours in zip(*(training.gradients for training in run), strict=False)]
     for training in run:
         seen, used = training.states[1:], training.used()
-        for gradients in (means, training.gradients()):
+        for gradients in (means, training.gradients):
             rate = replay.projection(used[0], gradients[0])
             steps = zip(training.states, gradients, strict=False)
             wanted = [before | replay.combined([own, before], [-rate, 1]) for before, own in steps]

@@ -8,7 +8,19 @@ by time.
 
 import torch
 
-from grader.checks import Attempt, CheckFailed, NotJudged, Tensors, TypedDict, amount, holds, line_of, replay, told
+from grader.checks import (
+    Attempt,
+    CheckFailed,
+    NotJudged,
+    Tensors,
+    TypedDict,
+    amount,
+    holds,
+    line_of,
+    once,
+    replay,
+    told,
+)
 
 SMALL = 1024
 """Bytes; less than any parameter's gradient. What is smaller is a count."""
@@ -85,6 +97,7 @@ def runs_of(runs, *families):
     return [*runs("alone"), *(run for run in runs(*families, finished=False) if run.finished)]
 
 
+@once
 def step_of(run, rank, probe, call):
     """What a rank recorded of a call, with parameters as they were handed in."""
     step, like = rank.read(f"call {call}", Step), probe.initial_parameters(run.seed)

@@ -11,7 +11,7 @@ from itertools import chain, combinations
 import torch
 from torch.func import functional_call
 
-from grader.checks import Attempt, CheckFailed, Tensor, Tensors, amount, holds, memory, parts, replay, told
+from grader.checks import Attempt, CheckFailed, Tensor, Tensors, amount, holds, memory, once, parts, replay, told
 from grader.checks.tolerance import MEMORY_SLACK
 
 History = list[Tensors]
@@ -41,15 +41,15 @@ DONE = {
 # Replaying
 
 
-def states_of(probe, run, title, values):
+def state_with(model, values):
     """The full state of the bare model with these parameters, in float64, without what counts calls."""
-    model = probe.build(title, run.seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(values[name])
         return {name: tensor.clone() for name, tensor in model.state_dict().items() if name != COUNTER}
 
 
+@once
 def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean, training=True, drawn=None):
     """The full state before the first step and after each. `drawn(rank)` are the random numbers of each step's blocks
     in their order, where they drop something."""
@@ -70,7 +70,7 @@ def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean, tr
     optimizer, values = replay.Optimizer(replay.RULES[kind], start), [start]
     for step in range(probe.STEPS):
         values.append(optimizer.step(gradients(values[-1], step), lambda name: options))
-    return [states_of(probe, run, title, one) for one in values]
+    return [state_with(model, one) for one in values]
 
 
 def mistakes(rank):

@@ -24,6 +24,7 @@ from grader.checks import (
     line_of,
     listed,
     memory,
+    once,
     replay,
 )
 
@@ -371,6 +372,7 @@ def saved(run, what):
     return run[0].read(f"{what}_file", bytes | None)
 
 
+@once
 def content_of(run, what):
     """The tensors in the file."""
     wanted = "a state dict of plain tensors"
@@ -390,6 +392,7 @@ STORY = (("step", 0), ("backward", 1), ("update",), ("evaluate", 2), ("step", 3)
 two, and the second one at the first's path after four."""
 
 
+@once
 def story_of(probe, run, acts, combine=None):
     """Training in which so many things of the story were done."""
     training = Training(probe, "tied", list(run), run.seed, combine)
@@ -398,6 +401,7 @@ def story_of(probe, run, acts, combine=None):
     return training
 
 
+@once
 def state_after(probe, run, acts):
     """The bare model's state dict at that time. Where training goes wrong in a way that is known, which other checks
     tell, it is the state to which that has led."""

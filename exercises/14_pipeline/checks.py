@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from grader.checks import Attempt, NotJudged, Tensors, TypedDict, amount, holds, line_of, rank_list, replay, told
+from grader.checks import Attempt, NotJudged, Tensors, TypedDict, amount, holds, line_of, once, rank_list, replay, told
 
 SMALL = 2048
 """Bytes; less than the activations of a micro-batch of the ordinary batch. What is smaller is a word between ranks."""
@@ -99,6 +99,7 @@ def passes(seen, kind):
 # Gradients
 
 
+@once
 def model(run, probe, name, given, ranks):
     """All stages' parameters by name, in float64, and the mean loss as a function of them and of the samples."""
     secrets, last = [run[number].secret for number in ranks], len(ranks) - 1
@@ -119,11 +120,18 @@ def model(run, probe, name, given, ranks):
     return tensors, loss
 
 
+@once
+def gradients_of_all(run, probe, name, given, ranks):
+    """The gradients of the mean loss, by name."""
+    tensors, loss = model(run, probe, name, given, ranks)
+    return replay.gradient(loss, tensors)
+
+
 def expect_gradients(run, probe, schedule, name, given, ranks=None, factor=1):
     """Each stage's gradients are those of the whole model on the whole batch, added to what was there."""
     ranks, key = range(run.world_size) if ranks is None else ranks, probe.key(schedule, name)
-    tensors, loss = model(run, probe, name, given, ranks)
-    whole = replay.gradient(loss, tensors)
+    ranks = tuple(ranks)
+    whole = gradients_of_all(run, probe, name, given, ranks)
     for place, number in enumerate(ranks):
         rank, seen = run[number], called(run[number], key)
         how = {"subject": f"the gradients of stage {place} in {key}", "terms": 4 * given.batch, "budget": 2}
@@ -131,7 +139,7 @@ def expect_gradients(run, probe, schedule, name, given, ranks=None, factor=1):
         if not holds(rank.expect_close, seen["gradients"], wanted, **how):
             wrong = {
                 clause: expected(probe, rank, name, given, place, one, 1, left)
-                for clause, (one, left) in mistakes(given, tensors, loss, whole).items()
+                for clause, (one, left) in mistakes(given, *model(run, probe, name, given, ranks), whole).items()
             }
             rank.expect_close(seen["gradients"], wanted, alternatives=wrong, **how)
 
@@ -167,18 +175,28 @@ def scaled(gradients, factor):
     return replay.combined([gradients], [factor])
 
 
+def as_they_are(given):
+    return 1
+
+
+def too_large(given):
+    return given.micro_batches
+
+
+@once
 def working(runs, probe):
     """The schedules whose gradients are right on the ordinary batch, with the factor by which each is wrong elsewhere:
     1, or the number of micro-batches."""
     found = {}
     for schedule in probe.SCHEDULES:
-        for factor in (lambda given: 1, lambda given: given.micro_batches):
-            if holds(judge_first, runs, probe, schedule, factor):
-                found.setdefault(schedule, factor)
+        for factor in (as_they_are, too_large):
+            if schedule not in found and holds(judge_first, runs, probe, schedule, factor):
+                found[schedule] = factor
     return found
 
 
-def judge_first(runs, probe, schedule, factor=lambda given: 1):
+@once
+def judge_first(runs, probe, schedule, factor):
     for run, name, given in calls(runs, probe, schedule, probe.FIRST):
         expect_gradients(run, probe, schedule, name, given, factor=factor(given))
 
@@ -198,12 +216,12 @@ def judge(runs, probe, names, family="pipeline"):
 
 def test_gpipe(runs, probe):
     """run_gpipe: every stage's gradients are those of the whole model on the whole batch"""
-    judge_first(runs, probe, "run_gpipe")
+    judge_first(runs, probe, "run_gpipe", as_they_are)
 
 
 def test_one_f_one_b(runs, probe):
     """run_1f1b: every stage's gradients are those of the whole model on the whole batch"""
-    judge_first(runs, probe, "run_1f1b")
+    judge_first(runs, probe, "run_1f1b", as_they_are)
 
 
 def test_alone(runs, probe):
@@ -212,7 +230,7 @@ def test_alone(runs, probe):
     turns_are_right = all(holds(check, runs, probe) for check in (test_one_f_one_b_order, test_alive))
     for schedule in probe.SCHEDULES:
         for run, name, given in calls(runs, probe, schedule, [*probe.FIRST, *probe.FEW], "alone"):
-            factor = factors.get(schedule, lambda given: 1)(given)
+            factor = factors.get(schedule, as_they_are)(given)
             expect_gradients(run, probe, schedule, name, given, factor=factor)
             seen = run[0].read(probe.key(schedule, name), Called)
             for kind in LETTERS:
@@ -260,7 +278,7 @@ def expect_returned(run, probe, rank, schedule, name, seen, given):
     rank.expect(seen["returned"] == kind, subject, f"a {kind}", f"a {seen['returned']}")
     if not last:
         return
-    tensors, loss = model(run, probe, name, given, range(run.world_size))
+    tensors, loss = model(run, probe, name, given, tuple(range(run.world_size)))
     value, wanted = rank.expect_kind(seen["loss"], float, subject), loss(tensors).float()
     found = torch.tensor(value, dtype=torch.float32)
     part = slice(given.batch - given.samples, None)

@@ -11,7 +11,7 @@ from itertools import chain
 import torch
 from torch.nn.functional import cross_entropy, linear
 
-from grader.checks import Tensor, TypedDict, holds, listed, replay
+from grader.checks import Tensor, TypedDict, holds, listed, once, replay
 
 STEPS = 20
 """As many dependent steps as a launch makes at most, for tolerances."""
@@ -173,6 +173,7 @@ def never(launch):
     return "it went on and on" if launch["moving"] else "no process moved any more"
 
 
+@once
 def training(runs, probe, name, attempt=0):
     """What a launch trained that ended well."""
     run, launch = launch_of(runs, name)
@@ -319,14 +320,14 @@ def test_same_as_one_process(runs, probe):
 
 def expect_steps(found, rate):
     for step in range(found.steps - 1):
+        mean = replay.mean(found.gradients(step))
         for rank in range(found.world_size):
-            expect_step(found, step, rank, rate)
+            expect_step(found, step, rank, rate, mean)
 
 
-def expect_step(found, step, rank, rate):
+def expect_step(found, step, rank, rate, mean):
     """What a rank took off its parameters in a step, divided by the learning rate."""
     before, after = found.states[rank][step : step + 2]
-    mean = replay.mean(found.gradients(step))
     used = {name: (before[name] - after[name]) / rate for name in mean}
     subject = f"{found.told}: the gradient applied in step {step + 1} to"
     how = {"steps": STEPS, "budget": 2, "ranks": [rank]}

@@ -5,6 +5,7 @@ What an ordinary mistake would give is tried where a result is wrong, and named.
 """
 
 import itertools
+from functools import partial
 
 import torch
 
@@ -377,7 +378,8 @@ def test_epochs_train(runs, probe):
             [(data.inputs[numbers], data.targets[numbers]) for numbers in batches]
             for batches in zip(*every, strict=True)
         ]
-        expect_trained(rank, seen["after"], start, steps, probe.Straight, probe, name)
+        wanted = trained(probe, probe.Straight, start, steps)
+        expect_trained(rank, seen["after"], wanted, start, steps, probe.Straight, probe, name)
         expect_found(rank, seen, start, probe.Straight, probe, name)
 
 
@@ -395,45 +397,45 @@ def gradient_of(probe, model, batch, tensors):
     return replay.gradient(loss, tensors, names)
 
 
-def expect_trained(rank, after, start, steps, model, probe, name):
+def trained(probe, model, start, steps, weigh=replay.mean):
     """The parameters after Adagrad by the mean gradient of each step's batches, of which there is one for each rank
-    that has one."""
+    that has one, or by what else `weigh` makes of their gradients."""
+    options = {"lr": probe.LEARNING_RATE, "eps": probe.EPS, "weight_decay": model.decay}
+    optimizer = replay.Optimizer(replay.adagrad, start)
+    for batches in steps:
+        gradients = [gradient_of(probe, model, batch, optimizer.values) for batch in batches]
+        optimizer.step(weigh(gradients), lambda _: options)
+    return optimizer.values
+
+
+def expect_trained(rank, after, wanted, start, steps, model, probe, name):
+    """The parameters after training, `wanted` as `trained` has it."""
     rank.expect_like(after, start, f"the parameters after training with {name}")
     kept = same(after[model.frozen], start[model.frozen])
     rank.expect(kept, f"the frozen parameter {model.frozen!r} after training with {name}", "as it was", "changed")
-    options = {"lr": probe.LEARNING_RATE, "eps": probe.EPS, "weight_decay": model.decay}
-
-    def trained(weigh, steps=steps):
-        optimizer = replay.Optimizer(replay.adagrad, start)
-        for batches in steps:
-            gradients = [gradient_of(probe, model, batch, optimizer.values) for batch in batches]
-            optimizer.step(weigh(gradients), lambda _: options)
-        return optimizer.values
-
-    wanted = trained(replay.mean)
     subject = f"after training with {name}, parameter"
     how = {"steps": max(len(steps), 1)}
     if all(torch.allclose(after[one], wanted[one], rtol=1e-9, atol=1e-12) for one in wanted):
         return
-    wrong = mistakes(rank, trained, start, steps)
+    wrong = mistakes(rank, partial(trained, probe, model, start), steps)
     rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, **how)
 
 
-def mistakes(rank, trained, start, steps):
+def mistakes(rank, trained, steps):
     """What common mistakes lead to, by a clause that names them."""
     ranks, shortest = rank.world_size, [batches for batches in steps if len(batches) == rank.world_size]
     found = {
-        "the gradients were added up and never divided": trained(lambda every: replay.total(*every)),
+        "the gradients were added up and never divided": trained(steps, lambda every: replay.total(*every)),
         "the mean was divided by the number of ranks once more": trained(
-            lambda every: replay.combined(every, [1 / len(every) / ranks] * len(every))
+            steps, lambda every: replay.combined(every, [1 / len(every) / ranks] * len(every))
         ),
         "the sum was divided by all ranks, those without a batch too": trained(
-            lambda every: replay.combined(every, [1 / ranks] * len(every))
+            steps, lambda every: replay.combined(every, [1 / ranks] * len(every))
         ),
-        "the steps stop where the first rank has no batch left": trained(replay.mean, shortest),
+        "the steps stop where the first rank has no batch left": trained(shortest),
     }
     if all(len(batches) == ranks for batches in steps):
-        found["the rank trained by its own gradients alone"] = trained(lambda every: every[rank.rank])
+        found["the rank trained by its own gradients alone"] = trained(steps, lambda every: every[rank.rank])
     return found
 
 
@@ -445,9 +447,10 @@ def expect_all_trained(runs, probe, program, plans, before=()):
             longest = max(map(len, every))
             steps = [[batches[step] for batches in every if step < len(batches)] for step in range(longest)]
             start = probe.initial(run.seed, plan.model, name)
+            wanted = trained(probe, plan.model, start, steps)
             for rank in run:
                 seen = outcome(rank, program, name, Trained)
-                expect_trained(rank, seen["after"], start, steps, plan.model, probe, name)
+                expect_trained(rank, seen["after"], wanted, start, steps, plan.model, probe, name)
                 expect_found(rank, seen, start, plan.model, probe, name)
                 own = len(every[rank.rank])
                 rank.expect_equal(seen["left"], own, f"how many batches the list has after training with {name}")

@@ -544,14 +544,16 @@ class Job:
     def run(self):
         """By rank what it launches, as (group, operation, bytes, number), each until it waits."""
         plans, launched, moved = [self.plan(rank) for rank in self.ranks], [[] for _ in self.ranks], True
+        waiting = [[] for _ in self.ranks]  # of what each launched
         while moved:
             moved = False
             for rank, plan in enumerate(plans):
-                waiting = sum(not self.complete(one) for one in launched[rank])
-                if len(launched[rank]) < len(plan) and waiting <= self.ahead[rank]:
+                waiting[rank] = [one for one in waiting[rank] if not self.complete(one)]
+                if len(launched[rank]) < len(plan) and len(waiting[rank]) <= self.ahead[rank]:
                     group, operation, size = plan[len(launched[rank])]
                     number = 1 + sum(one[0] == group for one in launched[rank])
                     launched[rank].append((group, operation, size, number))
+                    waiting[rank].append(launched[rank][-1])
                     self.did.setdefault((group, number), []).append((operation, size))
                     moved = True
         return launched

@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 from grader.checks.communication import line_of, told
 from grader.checks.expect import error_text, holds
 from grader.checks.observations import Attempt, Tensor, Tensors
+from grader.checks.once import once
 from grader.checks.views import RankView, Runs, RunView
 from grader.model.errors import CheckFailed, NotJudged
 from grader.model.words import amount, count, listed, rank_list
@@ -26,6 +27,7 @@ __all__ = [
     "holds",
     "line_of",
     "listed",
+    "once",
     "rank_list",
     "told",
 ]

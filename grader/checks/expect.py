@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from grader.checks import compare
 from grader.checks.observations import Attempt, Tensors, WrongKind, typed
+from grader.checks.once import Facts, Knowing, worked_out
 from grader.checks.tolerance import Reduction
 from grader.model import Case, Finding, OpenedFile, Value
 from grader.model.errors import CheckFailed, GraderError, NotJudged
@@ -22,11 +23,14 @@ NO_EXCEPTION = "no exception"
 NOT_OPENED = OpenedFile(digest="", problem="it was not opened with the others")
 
 
-class Expectations:
+class Expectations(Knowing):
     """What a RankView and a RunView have in common. A finding names `ranks` unless it is given others. `opened` are the
     files that the ranks wrote."""
 
-    def __init__(self, case: Case, ranks: tuple[int, ...], opened: Sequence[OpenedFile] = ()) -> None:
+    def __init__(
+        self, case: Case, ranks: tuple[int, ...], opened: Sequence[OpenedFile] = (), facts: Facts | None = None
+    ) -> None:
+        super().__init__(facts)
         self.case, self._ranks, self._opened = case, ranks, opened
 
     @property
@@ -160,9 +164,9 @@ class Expectations:
 
 def holds(expectation: Callable[..., object], *args: Any, **fields: Any) -> bool:
     """Whether an expectation holds, for a check that goes another way where it does not instead of failing. One that
-    cannot be judged does not hold."""
+    cannot be judged does not hold. Of something recorded that is found out once (`once`)."""
     try:
-        expectation(*args, **fields)
+        worked_out(expectation, args, fields)
     except (CheckFailed, NotJudged):
         return False
     return True

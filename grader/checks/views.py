@@ -11,11 +11,13 @@ Nothing here starts a process. A check that is not passed raises CheckFailed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from grader.checks import compare
 from grader.checks.communication import Communication
+from grader.checks.once import Facts, Knowing
 from grader.checks.traffic import disagreement
 from grader.checks.witness import Witnessed
 from grader.model import Case, Ending, Finished, OpenedFile, RankRecord, Run, TimedOut, Value
@@ -31,9 +33,14 @@ class RankView(Communication):
     check can state about it, whose findings name this rank."""
 
     def __init__(
-        self, record: RankRecord, case: Case, opened: Sequence[OpenedFile] = (), witness: Witness | None = None
+        self,
+        record: RankRecord,
+        case: Case,
+        opened: Sequence[OpenedFile] = (),
+        witness: Witness | None = None,
+        facts: Facts | None = None,
     ) -> None:
-        super().__init__(case, (record.rank,), opened)
+        super().__init__(case, (record.rank,), opened, facts)
         self._record, self._witness = record, witness
 
     @property
@@ -92,10 +99,12 @@ class RankView(Communication):
 class RunView(Witnessed):
     """One run of a case: its ranks in order, what it was run with, and expectations about all of it."""
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run.case, (), run.opened)
-        self._run = run
-        self._ranks_seen = tuple(RankView(record, run.case, run.opened, run.witness) for record in run.ranks)
+    def __init__(self, run: Run, facts: Facts | None = None) -> None:
+        super().__init__(run.case, (), run.opened, facts)
+        self.run = run
+        self._ranks_seen = tuple(
+            RankView(record, run.case, run.opened, run.witness, self.facts) for record in run.ranks
+        )
 
     @property
     def finished(self) -> bool:
@@ -122,8 +131,8 @@ class RunView(Witnessed):
 
     def require_finished(self) -> None:
         """Fail with the run's diagnosis if a rank did not finish."""
-        if self._run.diagnosis is not None:
-            raise CheckFailed(self._run.diagnosis.findings)
+        if self.run.diagnosis is not None:
+            raise CheckFailed(self.run.diagnosis.findings)
 
     def expect_identical(self, by_rank: Mapping[int, Value], subject: str) -> None:
         """The same bits on all ranks."""
@@ -174,11 +183,13 @@ class RunView(Witnessed):
             self.fail(subject, expected=wanted, actual=seen, ranks=[r for r in wrong if wrong[r] == (wanted, seen)])
 
 
-class Runs:
+class Runs(Knowing):
     """The runs of an exercise by case family. `run_case` is asked for each case when a check first needs it."""
 
     def __init__(self, cases: Sequence[Case], run_case: Callable[[Case], Run]) -> None:
+        super().__init__()
         self._cases, self._run_case = cases, run_case
+        self._views: dict[str, RunView] = {}
 
     def __call__(
         self, *names: str, finished: bool = True, recorded: Sequence[str] = (), after: Sequence[str] = ()
@@ -189,7 +200,7 @@ class Runs:
         were there: such a run is left out, and where none is left the check is not judged."""
         views = []
         for case in (case for name in names for case in self._family(name)):
-            view = RunView(self._run_case(case))
+            view = self._view(case)
             if view.came_to(after):
                 views.append(view)
                 if finished and not (recorded and view.came_to(recorded)):
@@ -197,6 +208,13 @@ class Runs:
         if not views:
             raise NotJudged("the code did not come so far")
         return tuple(views)
+
+    def _view(self, case: Case) -> RunView:
+        """What there is to see of a case's run; the same object as long as the run is the same."""
+        run = self.facts.asking(functools.partial(self._run_case, case))
+        if case.id not in self._views or self._views[case.id].run is not run:
+            self._views[case.id] = RunView(run, self.facts)
+        return self._views[case.id]
 
     def _family(self, name: str) -> list[Case]:
         chosen = [case for case in self._cases if case.name == name]

@@ -35,7 +35,7 @@ BETWEEN, STORED = "the bytes that the ranks' processes exchanged", "the bytes th
 class Witnessed(Expectations):
     """The part of a RunView that looks at its witness."""
 
-    _run: Run
+    run: Run
 
     def expect_moved(self, at_least: float, subject: str = BETWEEN) -> None:
         """All ranks are connected, each with each or by way of others, and at least so many bytes went between them.
@@ -54,7 +54,7 @@ class Witnessed(Expectations):
     def expect_confirmed(self) -> None:
         """What the traces of the ranks show is what moved: not less, and not much more; next to nothing of it through a
         store. A run without communication in its traces has to be silent as well."""
-        traces = [record.trace for record in self._run.ranks]
+        traces = [record.trace for record in self.run.ranks]
         launched = [one for trace in traces if trace for one in trace.communications]
         if not all(trace and trace.complete for trace in traces):
             self.fail("What the ranks communicated", actual="not all of it was told")
@@ -78,7 +78,7 @@ class Witnessed(Expectations):
 
     def _witness(self) -> Witness | None:
         """None where there was nothing to see, or nobody who could."""
-        witness = self._run.witness
+        witness = self.run.witness
         return witness if witness and not witness.absent and self.world_size > 1 else None
 
     def _most(self, launched: Sequence[Communication]) -> float:

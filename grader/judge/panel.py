@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import types
 from collections.abc import Callable, Generator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from grader.checks import Runs
+from grader.checks.once import worked_out
 from grader.judge.loading import load_probe
 from grader.judge.verdict import charged, verdict_of
 from grader.model import Case, Check, Exercise, Outcome, Run, Verdict
@@ -110,6 +112,14 @@ class Panel:
                 raise MissingHardware(verdict.message)
             if verdict is None or verdict.outcome is not Outcome.PASSED:
                 pytest.skip(f"needs: {self._checks[needed].title}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
+        """Call a check so that others, which ask whether it holds, need not work that out again."""
+        given = pyfuncitem.funcargs
+        names = [name for name in inspect.signature(pyfuncitem.obj).parameters if name in given]
+        worked_out(pyfuncitem.obj, tuple(given[name] for name in names), {})
+        return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport:
