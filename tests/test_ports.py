@@ -18,6 +18,7 @@ from grader.model import Case, Exercise, Raised, RankRecord, Run, Submission
 from grader.model.witness import Witness
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.sandbox import obstacle
+from grader.ranks.watch import network
 from tests.conftest import LEVELS, RunIt
 from tests.fakes import Answer, FakeSession, ended, right
 
@@ -48,6 +49,21 @@ def tries(rank):
         rows = [line.split() for line in text.splitlines()]
         rank.record(name, [row[1] for row in rows if row[0] in ("CapEff:", "CapPrm:", "CapInh:", "CapAmb:")])
 """
+
+
+TABLE = """\
+def looks(rank):
+    rank.record("places", int(open("/proc/sys/net/ipv4/tcp_ehash_entries").read()))
+"""
+
+
+@inside_only
+@pytest.mark.skipif(not network.TABLE.exists(), reason="this kernel gives networks no table of their own")
+@pytest.mark.parametrize("level", ["bubblewrap"])
+def test_a_network_has_a_small_table_of_its_own(run_on_ranks: RunIt, level: str) -> None:
+    """The supervisor reads it again and again. The kernel tells the machine's own, which is large, as a negative."""
+    (record,) = run_on_ranks("looks", source=TABLE, world_size=1, process_group=False, dynamo=False).ranks
+    assert record.observations == {"places": network.PLACES}
 
 
 @inside_only

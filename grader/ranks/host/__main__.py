@@ -17,6 +17,7 @@ from grader.ranks.host import keeper, proof
 from grader.ranks.host.protocol import READY, SCRATCH
 from grader.ranks.host.serve import preload, serve
 from grader.ranks.inside import prctl
+from grader.ranks.watch import network
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.reaper import kill_descendants
 
@@ -36,6 +37,8 @@ def main() -> None:
     prctl.hide()
     found = proof.breaches(level, claims, variables)
     apart = level == "bubblewrap" and proof.networks_are_had()
+    if apart:
+        network.let_tables_be_own()
     with contextlib.suppress(BrokenPipeError):
         missing = [module for module in claims["modules"] if find_spec(module) is None]
         answer = json.dumps({"breaches": found, "apart": apart, "missing": missing}).encode()
