@@ -19,6 +19,7 @@ from grader.batch.report.mutants import Likeness, Signature, likeness
 from grader.batch.report.shape import compared, shape
 from grader.batch.report.summary import facts_in, key_of, summary_of
 from grader.batch.row import Standing, Summary
+from grader.judge import ODD
 from tests.classes import EXERCISE, LATE, OLD, TWICE, finding, report, row, small_class
 
 SCHEMA = Path(__file__).parent.parent / "docs/class-report.schema.json"
@@ -186,6 +187,15 @@ def test_suspect_checks_say_why():
     found = {suspect.check: " ".join(suspect.reasons) for suspect in class_report(rows).exercises[0].suspects}
     assert "everybody passes it" in found["runs"] and "flipped when 10 hand-ins" in found["runs"]
     assert "discrimination −1.00" in found["overlaps"]
+
+
+def test_a_check_that_raises_something_of_its_own_is_suspect():
+    fault = {"subject": ODD, "expected": "", "actual": "checks.py:12: ZeroDivisionError: division by zero"}
+    rows = [row(name, report("PPPF", {"leftovers": [{**LATE, **fault}]}), unit=name) for name in ("a", "b")]
+    (suspect,) = class_report(rows).exercises[0].suspects
+    assert suspect.check == "leftovers"
+    (reason,) = (reason for reason in suspect.reasons if "its own" in reason)
+    assert "for all that failed it" in reason and "checks.py:12: ZeroDivisionError" in reason
 
 
 def test_someone_with_nearly_all_who_fails_one_check_alone_makes_it_suspect():

@@ -15,13 +15,23 @@ class Told(Listener):
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
+        self._running: dict[str, Case] = {}
+        """The cases that are under way, the last one that began last."""
 
     def phase(self, text: str) -> None:
         self._progress(text)
 
     def started(self, case: Case) -> None:
         if case.probe:
-            self._progress(f"{case.name} on {count(case.world_size, 'rank')}")
+            self._running[case.id] = case
+            self._tell()
+
+    def _tell(self) -> None:
+        """Of runs that are under way the one that began last; where there is none the checks are at work."""
+        case = next(reversed([*self._running.values()]), None)
+        self._progress(f"{case.name} on {count(case.world_size, 'rank')}" if case else "judging")
 
     def ended(self, run: Run) -> None:
+        if self._running.pop(run.case.id, None):
+            self._tell()
         importlib.import_module("grader.render.terminal")  # while ranks run, and not when the page is waited for

@@ -8,6 +8,6 @@ from grader.judge.engine import judge_with
 from grader.judge.judging import judge, judge_live, unusable
 from grader.judge.loading import load_probe, preload
 from grader.judge.panel import Panel
-from grader.judge.verdict import is_odd
+from grader.judge.verdict import ODD, is_odd
 
-__all__ = ["Panel", "is_odd", "judge", "judge_live", "judge_with", "load_probe", "preload", "unusable"]
+__all__ = ["ODD", "Panel", "is_odd", "judge", "judge_live", "judge_with", "load_probe", "preload", "unusable"]

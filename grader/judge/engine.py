@@ -18,7 +18,8 @@ UNUSED += ["junitxml", "legacypath", "logging", "pastebin", "setuponly", "setupp
 """pytest's plugins that judging does without; two of them collect garbage thrice, four fifths of the time, and one adds
 itself to each of torch's loggers, three times a check."""
 TIMEOUT = 120
-"""Seconds after which a check that hangs is given up: the last safety net, never the first."""
+"""Seconds of its own after which a check that hangs is given up: the last safety net, never the first. While it waits
+for a run its time stands still; runs have deadlines."""
 
 _one_at_a_time = threading.RLock()
 """Held while pytest judges, since it is not made for several threads: it sets variables of the environment, hooks and
@@ -32,8 +33,7 @@ def judge_with(panel: Panel, only: Sequence[str] = ()) -> tuple[Verdict, ...]:
     options = ["-c", os.devnull, "--rootdir", str(exercise.folder), "--noconftest", "--import-mode=importlib", "-s"]
     options += ["--disable-plugin-autoload", "--assert=plain"]  # parsing checks to explain an `assert` takes a sixth
     plugins = [*(word for name in UNUSED for word in ("-p", f"no:{name}")), "-p", "pytest_timeout"]
-    patience = TIMEOUT + 3 * sum(case.deadline for case in exercise.cases)  # a check may wait for its runs
-    settings = ["-o", "python_files=checks.py", "-o", f"timeout={patience}", "--continue-on-collection-errors"]
+    settings = ["-o", "python_files=checks.py", "-o", f"timeout={TIMEOUT}", "--continue-on-collection-errors"]
     chosen = [f"{panel.file_of(check)}::test_{check}" for check in only] or [str(path) for path in paths]
     with _one_at_a_time:
         try:

@@ -13,6 +13,7 @@ import pytest
 
 from grader.checks import Runs
 from grader.checks.once import worked_out
+from grader.judge.alarm import Alarm
 from grader.judge.loading import load_probe
 from grader.judge.verdict import charged, verdict_of
 from grader.model import Case, Check, Exercise, Outcome, Run, Verdict
@@ -41,15 +42,26 @@ class Panel:
         self._unread: dict[Path, str] = {}
         """Files of checks that could not be read, and why."""
         self.interruption: BaseException | None = None
+        self._alarm = Alarm()
 
     def _noting(self, run_case: Callable[[Case], Run]) -> Callable[[Case], Run]:
-        """The same, and what it gives is noted."""
+        """The same, and what it gives is noted. The check that waits for it has no less time for that."""
 
         def noted(case: Case) -> Run:
-            self._asked_for.append(run_case(case))
+            with self._alarm.paused():
+                self._asked_for.append(run_case(case))
             return self._asked_for[-1]
 
         return noted
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, settings: Any) -> bool | None:
+        """Set our alarm in the place of pytest-timeout's, where it can be set."""
+        return self._alarm.set(settings.timeout) or None
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_cancel_timer(self) -> bool | None:
+        return self._alarm.cancel() or None
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """One for each check. One that pytest never reached is broken: our fault or the author's."""

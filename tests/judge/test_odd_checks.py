@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from grader.grading.report import summarise
-from grader.judge import is_odd, judge
-from grader.model import Exercise, Outcome, RankRecord
+from grader.judge import engine, is_odd, judge, judge_live
+from grader.model import Case, Exercise, Outcome, RankRecord, Run
 from tests.judge.runs import SUBMISSION, outcomes, right_runs
 
 
@@ -51,6 +53,33 @@ def test_what_a_check_could_not_make_sense_of_is_told_with_the_line_of_the_check
     checks.write_text(checks.read_text().replace("def test_sums(runs, probe)", "def test_other(runs, probe)"))
     verdict = judge(exercise, SUBMISSION, right_runs())[0]
     assert is_odd(verdict) and "checks.py:6: JSONDecodeError: " in verdict.message
+
+
+def test_a_check_that_goes_on_for_ever_is_given_up_and_named(exercise: Exercise, monkeypatch: Any) -> None:
+    monkeypatch.setattr(engine, "TIMEOUT", 1)
+    checks = exercise.folder / "checks.py"
+    begins, spins = "def test_sums(runs, probe):\n", "    while True:\n        pass\n"
+    checks.write_text(checks.read_text().replace(begins, begins + spins))
+    verdict = judge(exercise, SUBMISSION, right_runs())[0]
+    assert is_odd(verdict) and "checks.py:" in verdict.message
+    assert verdict.message.endswith("TimeoutError: the check has worked for more than 1 s")
+
+
+def test_no_alarm_rings_for_a_check_that_waits_for_a_run(exercise: Exercise) -> None:
+    """Runs have deadlines. What the check does afterwards has an alarm again."""
+    alarms = []
+
+    def run_case(case: Case) -> Run:
+        alarms.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        return next(run for run in right_runs() if run.case.id == case.id)
+
+    checks = exercise.folder / "checks.py"
+    asks = 'runs("bad"):\n'
+    rings = "        import signal\n        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0\n"
+    checks.write_text(checks.read_text().replace(asks, asks + rings))
+    verdicts = judge_live(exercise, run_case)
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.PASSED}
+    assert alarms and not any(alarms)
 
 
 WRONG = {

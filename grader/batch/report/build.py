@@ -26,6 +26,7 @@ from grader.batch.report.mutants import Signature
 from grader.batch.report.suspects import suspects
 from grader.batch.report.tally import ABSENT, ExerciseTally, Tally, attempts, tally
 from grader.batch.row import Row, Standing
+from grader.judge import ODD
 
 Signatures = Mapping[str, Sequence[Signature]]
 PAIRS = 12
@@ -115,7 +116,9 @@ def exercise_report(exercise: ExerciseTally, signatures: Sequence[Signature], na
         tried=len(exercise.who),
         marks=_marks(np.array(exercise.marks)),
         checks=checks,
-        suspects=suspects(checks, shares[marked], (failed | (letters == ord("B")))[marked], exercise.flipped),
+        suspects=suspects(
+            checks, shares[marked], (failed | (letters == ord("B")))[marked], exercise.flipped, _odd(exercise)
+        ),
         wrong=sum(map(len, exercise.ways.values())),
         known=known(exercise, alike),
         graded_mutants=any(each.faults for each in signatures),
@@ -126,6 +129,15 @@ def exercise_report(exercise: ExerciseTally, signatures: Sequence[Signature], na
         pairs=_pairs(failed, list(exercise.checks)),
         lists=_lists(exercise, names),
     )
+
+
+def _odd(exercise: ExerciseTally) -> dict[str, list[str]]:
+    """By check what it said, for each hand-in where it raised something of its own over what was recorded."""
+    found: dict[str, list[str]] = {}
+    for (faults, _), places in exercise.ways.items():
+        for fault in (fault for fault in faults if fault.subject == ODD):
+            found.setdefault(fault.check, []).extend([exercise.sentences.get(fault, fault.told())] * len(places))
+    return found
 
 
 def _letters(exercise: ExerciseTally) -> statistics.Codes:

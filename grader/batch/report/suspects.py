@@ -17,13 +17,18 @@ EITHER = 3
 
 
 def suspects(
-    checks: Sequence[CheckReport], shares: Floats, failed: Flags, flipped: Mapping[str, int]
+    checks: Sequence[CheckReport],
+    shares: Floats,
+    failed: Flags,
+    flipped: Mapping[str, int],
+    odd: Mapping[str, Sequence[str]],
 ) -> tuple[Suspect, ...]:
-    """The checks with a reason for suspicion, in the author's order."""
+    """The checks with a reason for suspicion, in the author's order. `odd` has for each check what it said where it
+    raised something of its own, once for each such hand-in."""
     lonely = _lonely(shares, failed)
     found = []
     for check, alone in zip(checks, lonely, strict=True):
-        reasons = tuple(_reasons(check, alone, flipped.get(check.id, 0)))
+        reasons = tuple(_reasons(check, alone, flipped.get(check.id, 0), odd.get(check.id, ())))
         if reasons:
             found.append(Suspect(check=check.id, title=check.title, reasons=reasons))
     return tuple(found)
@@ -35,11 +40,14 @@ def _lonely(shares: Floats, failed: Flags) -> list[int]:
     return [int(number) for number in failed[chosen].sum(axis=0)]
 
 
-def _reasons(check: CheckReport, lonely: int, flipped: int) -> Iterator[str]:
+def _reasons(check: CheckReport, lonely: int, flipped: int, odd: Sequence[str]) -> Iterator[str]:
     if flipped:
         yield f"its verdict flipped when {count(flipped, 'hand-in')} of the same bytes ran twice"
     if check.broken:
         yield f"it was broken in {count(check.broken, 'hand-in')}"
+    if odd:
+        whose = "all that failed it" if len(odd) == check.failed else count(len(odd), "hand-in")
+        yield f"it raised something of its own, for {whose}: {odd[0]}"
     told = min(check.passed, check.failed) >= EITHER
     if told and check.discrimination is not None and check.discrimination < LOW:
         number = f"{check.discrimination:.2f}".replace("-", "−")
