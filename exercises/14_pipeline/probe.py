@@ -466,8 +466,7 @@ def late(rank, schedule):
 def settle(rank, schedule, stage, outcome):
     """After such a call: the first rank waits for the last gradient, if that is on its way. One that has got lost it
     would wait for without end, so the other one hangs up, as if its process had ended. So does who has raised."""
-    for one in stage.inputs if stage.last else ():
-        one.grad = None if one.grad is None else one.grad.zero_()  # its memory is used for something else
+    let_go(stage)
     returned(rank, schedule, rank.rank).touch()
     if outcome.error is None and stage.last:
         stage.at["settle"]()
@@ -475,6 +474,15 @@ def settle(rank, schedule, stage, outcome):
     rank.record(f"lost in {schedule}", lost)
     if lost or outcome.error is not None:
         groups.hang_up()
+
+
+def let_go(stage):
+    """Of what the stage was given. The memory of its gradients is used for something else; and nobody here holds what
+    an input, its graph or its hooks may hold, such as messages that are under way."""
+    while stage.inputs:
+        one = stage.inputs.pop()
+        if stage.last and one.is_leaf and one.grad is not None:
+            one.grad.zero_()
 
 
 def returned(rank, schedule, number):
