@@ -259,6 +259,7 @@ def train(rank):
         do(rank, "tiny")
     for part in ("middle", "halves", "huge"):
         do(rank, part)
+    rank.tell_trace()
     do(rank, "default", default)
     for part in ("frozen", "tied", "dtypes", "layouts", "no_sync_once", "no_sync_twice", "after_exception"):
         do(rank, part)

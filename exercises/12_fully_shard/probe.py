@@ -235,6 +235,7 @@ def sharding(rank):
     spy, mesh = disturb.WriteSpy(), whole_mesh(rank)
     for layout in rank.parameters["layouts"]:
         train(rank, layout, mesh, rank.seed, layout)
+    rank.tell_trace()
     folder = files.shared_folder(rank, "checkpoints")
     parts = {
         "memory": lambda: measure_memory(rank, mesh),

@@ -306,6 +306,7 @@ def training(rank):
             train(rank, mesh, name, plan_of(name)["steps"])
         if [dp, tp] in rank.parameters.get("traffic", []):
             communicate(rank, mesh)
+            rank.tell_trace()
     for part in rank.parameters["then"]:
         PARTS[part](rank, meshes)
 
