@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from grader.kit import groups, meeting, processes, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
-WAVES = 64
+WAVES = 1024
 """The output's bias goes through so steep a sine. So gradients are large and the loss goes up and down, yet no sample
 is ever learnt so well that its gradient vanishes: to clip gradients or to keep the best model shows."""
 SHAPE = {"features": FEATURES, "classes": CLASSES}

@@ -392,7 +392,7 @@ def gradient_of(probe, model, batch, tensors):
     names = sorted({*tensors} - {model.frozen})
 
     def loss(named):
-        return probe.mse_loss(model.compute(named, inputs), targets) + sum(0 * named[name].sum() for name in names)
+        return probe.loss_fn(model.compute(named, inputs), targets) + sum(0 * named[name].sum() for name in names)
 
     return replay.gradient(loss, tensors, names)
 
