@@ -25,7 +25,7 @@ def run() -> None:
 def _refusal(fault: str) -> int:
     remedy = "`make grade` creates an environment that has all that is needed."
     if "ranklings" in sys.argv[0]:  # as pip installs it, where there may be no Makefile
-        remedy = "Install ranklings anew, by a Python that is new enough: python -m pip install ranklings."
+        remedy = "Install ranklings anew, from where you had it and by a Python that is new enough."
     sys.stderr.write("grader: " + fault + " " + remedy + "\n")
     return 3
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -63,6 +64,12 @@ def installing(package: str) -> str:
     if way() in SCRIPTS:
         return f"`python -m pip install {package}` brings it, in the environment that {way()} is in."
     return f"`make grade` creates an environment that has it; in one of your own: python -m pip install {package}."
+
+
+def extra(name: str) -> str:
+    """The command that brings an extra of this project into the environment that this process runs in, where the
+    project is installed already: no index has it."""
+    return f"{shlex.quote(sys.executable or 'python')} -m pip install 'ranklings[{name}]'"
 
 
 def sandbox() -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isclose
 
 from grader.model import Report, Result, Verdict
 
 
-def for_student(report: Report) -> Report:
+def for_student(report: Report, scale: float = 1.0) -> Report:
     """The report without what its author withholds: checks that are not visible, and the runs that only they look at.
-    A note says how much is missing. Where one of them could not be judged, this has no mark either."""
-    withheld = [verdict.check for verdict in report.verdicts if verdict.check.visibility != "visible"]
+    A note says how much is missing, in points of which each is worth `scale` in the assignment. Where one of them could
+    not be judged, this has no mark either."""
+    withheld = withheld_of(report)
     if not withheld:
         return report
-    worth = sum(check.points for check in withheld)
     count = f"{len(withheld)} checks of your course are" if len(withheld) > 1 else "1 check of your course is"
     exercise = report.exercise
     return replace(
@@ -26,13 +27,21 @@ def for_student(report: Report) -> Report:
         verdicts=tuple(verdict for verdict in report.verdicts if verdict.check.visibility == "visible"),
         runs=tuple(run for run in report.runs if run.case.visibility == "visible"),
         unjudged=report.status == "error",
-        notes=(*report.notes, f"{count} judged too and not shown here, worth {worth:g} points."),
+        notes=(*report.notes, f"{count} judged too and not shown here, worth {_worth(report, scale)}."),
     )
+
+
+def _worth(report: Report, scale: float) -> str:
+    """What the withheld checks are worth: in an assignment, which has points of its own, in both."""
+    own = sum(verdict.check.points for verdict in withheld_of(report) if verdict.outcome.counted)
+    if isclose(scale, 1):
+        return f"{own:g} points"
+    return f"{round(own * scale, 2):g} points of the assignment, {own:g} of the exercise's {report.max_score:g}"
 
 
 def result_for_student(result: Result) -> Result:
     """The same for all exercises of a result. What is shown of one is worth its part of the weight."""
-    shown = [(entry, for_student(entry.report)) for entry in result.entries]
+    shown = [(entry, for_student(entry.report, entry.scale)) for entry in result.entries]
     return replace(
         result,
         entries=tuple(

@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 from grader import catalog
 from grader.batch import store
 from grader.batch.agenda import agenda_of
-from grader.batch.driver import Driver, Progress
+from grader.batch.driver import Driver
 from grader.batch.ledger import Ledger
+from grader.batch.pace import Progress
 from grader.batch.plan import Asked, Planned, make
 from grader.batch.seam import Event, Graded, Lost, Refused, Work
 from grader.cli import cli

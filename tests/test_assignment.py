@@ -15,7 +15,7 @@ from grader.grading.report import not_graded
 from grader.judge import judge
 from grader.model import Entry, Late, Outcome, Result, Submission, alone
 from grader.model.assignment import LateRule, Part
-from grader.model.errors import AuthorError
+from grader.model.errors import AuthorError, UsageError
 from grader.visibility import for_student, result_for_student, withheld_of
 from tests import small
 from tests.hidden import written
@@ -72,7 +72,7 @@ exercises:
     ],
 )
 def test_a_fault_in_the_file_names_its_line(root, text, told):
-    with pytest.raises(AuthorError) as error:
+    with pytest.raises(UsageError) as error:  # exit code 2: the fault is of whoever calls
         assigned(root, text)
     assert told in str(error.value) and "assignment.yaml:" in str(error.value)
 
@@ -265,3 +265,5 @@ def test_a_student_sees_nothing_of_hidden_checks_and_their_runs(root):
     result = result_for_student(Result(title="", entries=(Entry(report=report, weight=240),)))
     assert (result.score, result.max_score) == (210, 210)
     assert shown.notes == ("1 check of your course is judged too and not shown here, worth 15 points.",)
+    told = "worth 30 points of the assignment, 15 of the exercise's 120."
+    assert told in result.entries[0].report.notes[0] and (result.entries[0].weight, report.max_score) == (210, 120)

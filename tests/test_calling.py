@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from grader import calling, catalog
 from grader.model.errors import UsageError
 from grader.practice import statement
+from grader.submission import given, receive_or_miss
 from grader.wording import advice
 from tests import small
 from tests.reports import partial
@@ -60,6 +62,22 @@ def test_a_report_is_replayed_by_the_same_command(by: str) -> None:
         assert told == 'make grade EX=03 SUBMISSION=handed_in/no_mean.py ARGS="--seed 123"'
     else:
         assert told == f"{by} grade 03 --submission handed_in/no_mean.py --seed 123"
+
+
+def test_staff_replay_with_the_checks_that_they_graded_with(by: str) -> None:
+    told = " ".join(advice.replay(partial(), by, Path("hidden"), hidden=True))
+    assert told.rstrip('"').endswith("--seed 123 --checks hidden --show-hidden")
+    assert "--checks" not in " ".join(advice.replay(partial(), by, Path("a b")))
+
+
+def test_of_a_file_that_was_not_handed_in_the_folder_is_named(by: str, tmp_path: Path) -> None:
+    """There is no such file, and in the folder it would be looked for."""
+    exercise = partial().exercise
+    missing = replace(partial(), submission=receive_or_miss(exercise, tmp_path, ROOT))
+    words = advice.replay(missing, by)
+    assert any(word.endswith(str(tmp_path)) for word in words) and exercise.file not in " ".join(words)
+    bare = replace(partial(), submission=given(exercise, {}))
+    assert "submission" not in " ".join(advice.replay(bare, by)).lower()
 
 
 def test_statements_and_refusals_name_it_too(by: str, tmp_path: Path) -> None:

@@ -231,6 +231,11 @@ def test_the_plain_file_follows_a_roster_and_keeps_the_unknown():
     assert (made.unknown, made.missing) == (("x",), ("Nobody",))
 
 
+def test_the_plain_file_names_who_has_no_mark_whether_the_roster_knows_him_or_not():
+    found = [("ada", alone(broken())), ("zed", alone(broken()))]
+    assert plain(found, "login\nada\n").ungraded == ("ada", "zed")
+
+
 # ── formulas ──
 
 

@@ -139,5 +139,5 @@ def test_the_style_of_a_piece_reaches_nothing_around_it():
 def test_a_notebooks_text_fits_and_replays_in_a_notebook():
     from grader.render.terminal import render
 
-    page = render(partial(), command="%%grade 03 --seed 1", width=60)
+    page = render(partial(), command=["%%grade 03 --seed 1"], width=60)
     assert "replay with" in page and "%%grade 03 --seed 1" in page and "make" not in page.partition("Seed")[2]

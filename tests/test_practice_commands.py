@@ -9,9 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grader import files
-from grader.cli import cli, console, interview, mend
+from grader.cli import cli, interview, mend
 from grader.practice.store import Store
 from grader.quiz.page import Page
+from grader.wording.folding import fitted
 from tests import mending, small
 
 
@@ -82,7 +83,7 @@ def test_where_nothing_can_be_kept_neither_begins(root, tmp_path, words):
 def test_no_line_of_a_dialogue_is_cut_by_a_narrow_terminal():
     """What does not fit goes on as far in as it began; paths stay whole, and what is painted fits already."""
     long = "  Enter grades, h hint, p the page again, t time, x give up and see, q leave."
-    told = console.fitted(f"{long}\n\x1b[1m{long}\x1b[0m\n/{'a' * 70}", 60).split("\n")
+    told = fitted(f"{long}\n\x1b[1m{long}\x1b[0m\n/{'a' * 70}", 60).split("\n")
     assert told[0] == "  Enter grades, h hint, p the page again, t time, x give up" and told[1] == "  and see, q leave."
     assert told[2] == f"\x1b[1m{long}\x1b[0m" and told[3] == f"/{'a' * 70}"
     code = Page(plain=True, width=60).prose(f"One way:\n  + if {' or '.join(['number <= 0'] * 5)}:")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_without_names_an_export_calls_files_by_their_units_and_has_each_once(fo
 def test_where_copydetect_is_missing_one_sentence_says_how_to_get_it(folder, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
     done = run("out")
-    assert done.exit_code == 2 and "pip install 'ranklings[similarity]'" in done.output
+    assert done.exit_code == 2 and f"{sys.executable} -m pip install 'ranklings[similarity]'" in done.output
     with pytest.raises(UsageError):
         find.resemblances([], str)
 

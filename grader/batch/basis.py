@@ -67,10 +67,11 @@ class Basis:
 
 
 def basis_of(name: str, root: Path, checks: Path | None) -> Basis:
-    """The exercise of that name, with a course's own checks. Raises AuthorError where one of them is wrong."""
+    """The exercise of that name, with a course's own checks. Raises AuthorError where the exercise is wrong, and
+    UsageError where those checks are: they are of whoever calls."""
     exercise = catalog.load(name, root)
     if checks is not None:
-        exercise = catalog.overlay(exercise, checks)
+        exercise = catalog.overlaid(exercise, checks)
     return Basis(exercise=exercise, checks=checks, parts=_parts(exercise))
 
 

@@ -16,7 +16,8 @@ NEARLY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One mark that is another now. None is no mark; `reasons` and `checks` are sentences."""
+    """One mark that is another now. None is no mark; `reasons` and `checks` are sentences. `waits`: it is to be
+    graded."""
 
     who: str
     exercise: str
@@ -24,6 +25,7 @@ class Change:
     after: float | None
     reasons: tuple[str, ...]
     checks: tuple[str, ...]
+    waits: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,11 @@ def since(ledger: Ledger) -> Comparison:
     return Comparison(before=marks(ledger, then), told=told, then=then, now=plan)
 
 
+def planned(ledger: Ledger, then: sqlite3.Row | None) -> Comparison:
+    """Of the plan in force with the one that was it when this call began."""
+    return Comparison(before=marks(ledger, then), told="the plan before this one", then=then, now=ledger.plan())
+
+
 def against(ledger: Ledger, other: Ledger) -> Comparison:
     """With those of another batch."""
     then = other.plan()
@@ -69,6 +76,7 @@ def changes(ledger: Ledger, compared: Comparison) -> Iterator[Change]:
             after=points_after,
             reasons=tuple(_reasons(before, after, compared)),
             checks=tuple(_flips(before, after)) if before and after else (),
+            waits=after is not None and after.points is None,
         )
 
 
@@ -90,10 +98,11 @@ def _same(before: float | None, after: float | None) -> bool:
 
 
 def _reasons(before: Mark | None, after: Mark | None, compared: Comparison) -> Iterator[str]:
+    renamed = _people(compared.then) != _people(compared.now)
     if before is None:
-        yield "handed in since"
+        yield "handed in since" + (", or called so by the table of --people now" if renamed else "")
     elif after is None:
-        yield "no longer among the hand-ins"
+        yield "no longer among the hand-ins" + (", or called otherwise by the table of --people now" if renamed else "")
     else:
         if before.files != after.files:
             yield MEANINGS["files"]
@@ -107,6 +116,11 @@ def _reasons(before: Mark | None, after: Mark | None, compared: Comparison) -> I
             yield "graded since" if before.points is None else "it has no verdict any more"
         elif before.unit == after.unit and before.checks != after.checks:
             yield "another verdict for the same file"
+
+
+def _people(plan: sqlite3.Row | None) -> str:
+    """What the table of --people is known by under which a plan was made."""
+    return str(content_of(plan).get("people", ""))
 
 
 def _other_parts(exercise: str, compared: Comparison) -> Iterator[str]:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
-from grader.batch import recording
+from grader.batch import pace, recording
 from grader.batch.agenda import Agenda, Task, work_of
 from grader.batch.ledger import Ledger
+from grader.batch.pace import Progress
 from grader.batch.recording import JUDGE, RUN, Settled
 from grader.batch.room import Room
 from grader.batch.row import Standing
@@ -35,26 +36,6 @@ IN_A_ROW = 50
 """So many faults without a grade between them stop a round: the machine is at fault, and no hand-in."""
 FAULTY_BEGINNING = 8
 """The same where nothing at all was graded yet."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Progress:
-    """How far a round is. `left` and `done` are in seconds of a slot, as they were expected."""
-
-    units: int
-    tasks: int
-    slots: int
-    left: float
-    done: float = 0.0
-    graded: int = 0
-    broken: int = 0
-    quarantined: int = 0
-    unstable: int = 0
-    lost: int = 0
-
-    @property
-    def settled(self) -> int:
-        return self.graded + self.broken + self.quarantined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +68,7 @@ class Driver:
         self._waiting = deque(agenda.tasks)
         self._room = Room(engine.depth)
         self._known: dict[str, _Known] = {}
+        self._begun = 0.0
         self._faults, self._limit = 0, FAULTY_BEGINNING
         self.progress = Progress(
             units=agenda.units, tasks=len(agenda.tasks), slots=0, left=sum(task.seconds for task in agenda.tasks)
@@ -95,7 +77,9 @@ class Driver:
     def run(self, slots: int) -> None:
         """Grade what is on the agenda. Raises UsageError where there are no slots to be had, RunError where the round
         cannot go on, and what interrupts it; what was recorded by then stays."""
+        self._begun = self._now()
         try:
+            self._ledger.set_facts([pace.fact(self.progress, self._begun)])
             for name in self._engine.open(slots, self._events) if self._open else ():
                 self._add(name)
             self._limit = max(self._limit, 2 * len(self._room))
@@ -116,6 +100,8 @@ class Driver:
         finally:
             self._engine.close()
             self._ledger.store.forget()
+            with contextlib.suppress(RunError):
+                self._ledger.set_facts([pace.ended()])
 
     # ── handing out ──
 
@@ -166,7 +152,7 @@ class Driver:
         self._known.clear()
         settled = [one for event in events for one in self._settled(event)]
         if settled:
-            recording.write(self._ledger, settled)
+            recording.write(self._ledger, settled, [pace.fact(self.progress, self._begun)])
 
     def _settled(self, event: Event) -> list[Settled]:
         match event:

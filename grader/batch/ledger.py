@@ -106,7 +106,7 @@ class Ledger:
         self.path = folder / SHARDS / f"{shard}.sqlite3" if shard else folder / FILE
         self.store = Store(folder / OBJECTS)
         if not new and not self.path.is_file():
-            raise UsageError(f"{folder} holds no batch ({self.path.name} is missing); name the folder of --out.")
+            raise UsageError(_no_batch(folder))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connect(str(self.path))
@@ -263,6 +263,12 @@ class Ledger:
 
     def plan_before(self, plan: int) -> sqlite3.Row | None:
         return self.one("SELECT * FROM plans WHERE plan < ? ORDER BY plan DESC LIMIT 1", [plan])
+
+
+def _no_batch(folder: Path) -> str:
+    if any((folder / SHARDS).glob("*.sqlite3")):
+        return f"{folder} holds shards that are not joined yet; `batch merge {folder}` joins them."
+    return f"{folder} holds no batch ({FILE} is missing); name the folder of --out."
 
 
 def content_of(plan: sqlite3.Row | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from grader.batch import people
 from grader.batch.ledger import Ledger, content_of
 from grader.batch.plan import digest_of
 from grader.batch.recording import flipped
@@ -31,6 +32,7 @@ def merge(target: Ledger, sources: Sequence[Ledger], at: float) -> None:
     for source in sources:
         if source.folder.resolve() != target.folder.resolve():
             _copy_objects(target, source)
+            _copy_people(target, source)
         with _attached(target, source) as connection:
             _units(connection)
             _attempts(connection)
@@ -119,6 +121,12 @@ def _entries(ledgers: Iterable[Ledger]) -> list[tuple[object, ...]]:
                     "from one folder."
                 )
     return list(found.values())
+
+
+def _copy_people(target: Ledger, source: Ledger) -> None:
+    """The table of people, where the target keeps none."""
+    if (theirs := people.kept(source.folder)) and not people.kept(target.folder):
+        people.keep(theirs, target.folder)
 
 
 def _copy_objects(target: Ledger, source: Ledger) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 
+from grader.batch import diff
 from grader.batch.agenda import Agenda, duration
 from grader.batch.basis import JUDGE_PARTS, MEANINGS
 from grader.batch.ledger import Ledger, content_of
@@ -11,9 +14,10 @@ from grader.batch.recording import JUDGE, RUN
 from grader.model.words import count
 
 
-def told(ledger: Ledger, agenda: Agenda, slots: int) -> str:
-    """A page for `--dry-run`."""
-    return "\n".join([*_lines(ledger, agenda), *_conclusion(agenda, slots)]) + "\n"
+def told(ledger: Ledger, agenda: Agenda, slots: int, before: sqlite3.Row | None = None) -> str:
+    """A page for `--dry-run`. `before` is the plan that was in force when it was called."""
+    changed = list(_changed(ledger, before)) if before else []
+    return "\n".join([*_lines(ledger, agenda), *changed, *_conclusion(agenda, slots, bool(changed))]) + "\n"
 
 
 def _lines(ledger: Ledger, agenda: Agenda) -> Iterator[str]:
@@ -28,14 +32,22 @@ def _lines(ledger: Ledger, agenda: Agenda) -> Iterator[str]:
         yield f"{exercise}: {count(number, 'hand-in')} {verb} ({time} of a slot){f': {why}' if why else ''}."
 
 
-def _conclusion(agenda: Agenda, slots: int) -> Iterator[str]:
+def _changed(ledger: Ledger, before: sqlite3.Row) -> Iterator[str]:
+    """The marks that the plan alone changes, as by another weight: for these nothing is graded."""
+    changes = diff.changes(ledger, diff.planned(ledger, before))
+    numbers = Counter((one.exercise, "; ".join(one.reasons)) for one in changes if not one.waits)
+    for (exercise, why), number in sorted(numbers.items()):
+        yield f"{exercise}: {count(number, 'mark')} would change with nothing graded for it: {why.rstrip('.')}."
+
+
+def _conclusion(agenda: Agenda, slots: int, changed: bool) -> Iterator[str]:
     left = agenda.units - len(agenda.tasks)
     if left:
         yield f"{count(left, 'hand-in')} would stay as {'it is' if left == 1 else 'they are'}."
     if agenda.tasks:
         yield f"About {duration(agenda.seconds(slots))} on {count(slots, 'slot')}. Identical files count once here."
     else:
-        yield "Nothing is left to do."
+        yield "Nothing is left to be graded." if changed else "Nothing is left to do."
 
 
 def reasons(ledger: Ledger, exercise: str, kind: str = JUDGE) -> list[str]:

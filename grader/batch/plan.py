@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from grader import catalog
+from grader.batch import people as tables
 from grader.batch import sources as reading
 from grader.batch.agenda import estimate
 from grader.batch.basis import Basis, basis_of, versions
 from grader.batch.exports import find
 from grader.batch.hand_ins import HandIn, in_order
 from grader.batch.ledger import Ledger
-from grader.batch.people import as_told
 from grader.batch.sources import Sources
 from grader.course import roster
 from grader.model import Exercise, Late
@@ -35,7 +35,8 @@ CHOICES = ("latest", "best")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What is to be graded. `choice` says which of several hand-ins of one person is marked, `shard` (number, of how
-    many) which units are graded here, `people` names a table of who handed in what and when."""
+    many) which units are graded here, `people` is a table of who handed in what and when, and `out` the folder
+    that keeps it, if it is to be kept."""
 
     submissions: Path
     assignment: Assignment
@@ -43,7 +44,8 @@ class Asked:
     seed: int
     choice: str = ""
     shard: tuple[int, int] = (1, 1)
-    people: Path | None = None
+    people: tables.Table | None = None
+    out: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,8 @@ def make(ledger: Ledger, asked: Asked, now: Callable[[], float]) -> Planned:
     finally:
         ledger.store.forget()
     entries.sort()
+    if asked.people and asked.out:
+        tables.keep(asked.people, asked.out)
     _write(ledger, entries, units.values(), files, sources, _content(asked, bases), asked.seed, now())
     people = tuple(dict.fromkeys(hand_in.who for hand_in, _ in hand_ins))
     return Planned(bases=bases, people=people, entries=len(entries))
@@ -131,7 +135,7 @@ def _found(asked: Asked) -> tuple[HandIn, ...]:
     parts = asked.assignment.parts
     file = catalog.load(parts[0].exercise, asked.root).file if len(parts) == 1 else ""
     found = find(asked.submissions, file)
-    return in_order(as_told(found, asked.people), asked.submissions) if asked.people else found
+    return in_order(tables.as_told(found, asked.people), asked.submissions) if asked.people else found
 
 
 def _chosen(found: Iterable[HandIn], asked: Asked) -> list[tuple[HandIn, int]]:
@@ -201,6 +205,7 @@ def _content(asked: Asked, bases: Mapping[str, Basis]) -> dict[str, Any]:
         "choice": asked.choice,
         "shard": list(asked.shard),
         "submissions": str(asked.submissions),
+        "people": asked.people.digest if asked.people else "",
         "root": str(asked.root),
         "assignment": catalog.dump_assignment(asked.assignment),
         "versions": versions(),

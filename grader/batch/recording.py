@@ -139,13 +139,14 @@ def flipped(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, .
     return tuple(name for name in before if after.get(name, before[name]) != before[name])
 
 
-def write(ledger: Ledger, settled: Sequence[Settled]) -> None:
-    """Make it all last: first the files, then the rows, in one transaction. Raises RunError or OSError, and then it is
-    as if nothing of it had happened."""
+def write(ledger: Ledger, settled: Sequence[Settled], facts: Sequence[tuple[str, str]] = ()) -> None:
+    """Make it all last: first the files, then the rows and facts, in one transaction. Raises RunError or OSError, and
+    then it is as if nothing of it had happened."""
     ledger.store.flush()
     with ledger.changing() as connection:
         for one in settled:
             _write(connection, one)
+        connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
 
 def _write(connection: sqlite3.Connection, one: Settled) -> None:

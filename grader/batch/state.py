@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.batch import folder
-from grader.batch.agenda import duration
-from grader.batch.ledger import Ledger
+from grader.batch import folder, pace
+from grader.batch.ledger import FILE, Ledger
 from grader.batch.row import Standing
 from grader.model.words import amount, count
 
-RECENT = 600.0
-"""Seconds over which the present rate is measured."""
 LISTED = 20
 
 
@@ -61,8 +58,14 @@ def page(ledger: Ledger, only: Collection[str] = (), done: int | None = None) ->
     found = standings(ledger, only)
     lines = [sentence(found)]
     if done is not None:
-        lines.append(f"{count(done, 'unit')} graded by this call; the marks are in {ledger.folder}.")
+        lines.append(f"{count(done, 'unit')} graded by this call; {_next_step(ledger)}.")
     return "\n".join([*lines, *faults(ledger)]) + "\n"
+
+
+def _next_step(ledger: Ledger) -> str:
+    if ledger.path.name != FILE:
+        return f"`batch merge {ledger.folder}` joins the parts"
+    return f"`batch gradebook {ledger.folder} --out FILE` writes the marks"
 
 
 def sentence(found: Standings) -> str:
@@ -106,12 +109,10 @@ def status(ledgers: Sequence[Ledger], now: float) -> str:
 def _pace(ledger: Ledger, found: Standings, now: float, at_work: bool) -> str:
     if not at_work:
         return "No driver is at work." + (" The command that began it goes on." if found.waiting else "")
-    recent = ledger.number("SELECT COUNT(*) FROM attempts WHERE at > ?", [now - RECENT])
-    first = ledger.number("SELECT MIN(at) FROM attempts WHERE at > ?", [now - RECENT])
-    if not recent or now <= first:
+    if (known := pace.known(ledger)) is None:
         return "A driver is at work."
-    rate = recent / (now - first)
-    return f"A driver is at work: {60 * rate:.3g} a minute, {duration(found.waiting / rate)} left."
+    progress, begun = known
+    return f"A driver is at work: {', '.join(pace.told(progress, now - begun))}."
 
 
 def _sizes(ledgers: Sequence[Ledger]) -> str:

@@ -4,10 +4,11 @@
     exercise = load(name, root)                    # a frozen model.Exercise
     mutants = load_mutants(exercise, root)         # the wrong solutions that its checks must catch
 
-A fault of an author is an AuthorError with path and line; a wrong name typed by a student is a UsageError.
+A fault of an author is an AuthorError with path and line; a wrong name typed by a student is a UsageError, and so is a
+fault in an assignment.yaml, which has its line all the same.
 """
 
-from grader.catalog.assignment import dump_assignment, load_assignment
+from grader.catalog.assignment import dump_assignment, load_assignment, overlaid
 from grader.catalog.calls import check_calls
 from grader.catalog.equivalents import Equivalent, load_equivalents
 from grader.catalog.exercise import check_nothing_else, checks_for, load, overlay
@@ -26,6 +27,7 @@ __all__ = [
     "load_assignment",
     "load_equivalents",
     "load_mutants",
+    "overlaid",
     "overlay",
     "reference",
     "repository_root",

@@ -1,4 +1,5 @@
-"""assignment.yaml becomes a frozen Assignment, or an AuthorError that says which line to mend."""
+"""assignment.yaml becomes a frozen Assignment, or a UsageError that says which line to mend: whoever wrote it gives the
+command that reads it."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ import yaml
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from grader.catalog.document import Document, read, validated
+from grader.catalog.exercise import overlay
 from grader.catalog.manifest import Strict, Text
 from grader.catalog.names import resolve
+from grader.model import Exercise
 from grader.model.assignment import Assignment, LateRule, Part
-from grader.model.errors import UsageError
+from grader.model.errors import AuthorError, UsageError
 
 
 def _moment(value: Any) -> Any:
@@ -58,7 +61,14 @@ class AssignmentFile(Strict):
 
 def load_assignment(path: Path, root: Path) -> Assignment:
     """The assignment in a file. An exercise's own due date and rule go before those of the whole file. Raises
-    AuthorError."""
+    UsageError with the line."""
+    try:
+        return _loaded(path, root)
+    except AuthorError as error:
+        raise UsageError(str(error)) from None
+
+
+def _loaded(path: Path, root: Path) -> Assignment:
     document = read(path)
     entry = validated(document, AssignmentFile)
     parts = tuple(_part(document, key, entry, root) for key in entry.exercises)
@@ -81,6 +91,15 @@ def _part(document: Document, key: str, whole: AssignmentFile, root: Path) -> Pa
     late = whole.late if entry.late is None else entry.late
     rule = LateRule(grace=timedelta(minutes=late.grace_minutes), per_day=late.percent_per_day / 100, days=late.days)
     return Part(exercise=name, weight=entry.weight, due=entry.due or whole.due, rule=rule)
+
+
+def overlaid(exercise: Exercise, folder: Path) -> Exercise:
+    """The exercise with a course's own cases and checks, for a command of whoever wrote them. Raises UsageError with
+    the line."""
+    try:
+        return overlay(exercise, folder)
+    except AuthorError as error:
+        raise UsageError(str(error)) from None
 
 
 def moment(text: str) -> datetime:

@@ -27,7 +27,7 @@ def command() -> None:
 def student(folder: Path, ex: tuple[str, ...], no_mends: bool) -> None:
     """Write the students' repository to FOLDER: exercises EX (all without), no solution, no hidden check."""
     made = bundles.student(folder, catalog.repository_root(), ex, mends=not no_mends)
-    console.show(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
+    console.tell(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
 
 
 @command.command("wheel")
@@ -35,7 +35,7 @@ def student(folder: Path, ex: tuple[str, ...], no_mends: bool) -> None:
 def build_wheel(folder: Path) -> None:
     """Write a wheel to FOLDER: it brings the grader, and `ranklings init`, which makes a student's repository."""
     made = wheel.build(folder, catalog.repository_root())
-    console.show(f"{made} is ready. Try it in an environment of its own: pip install {made} && ranklings init COURSE")
+    console.tell(f"{made} is ready. Try it in an environment of its own: pip install {made} && ranklings init COURSE")
 
 
 def _first(folder: Path) -> str:
@@ -62,7 +62,7 @@ def gradescope(folder: Path, assignment: Path, checks: Path | None, minutes: flo
         raise UsageError(f"There is no file {pip_settings}; --pip-settings names a pip.conf.")
     course = bundles.course(catalog.repository_root(), assignment, checks)
     made = bundles.gradescope(folder, course, minutes=minutes, pip_settings=pip_settings)
-    console.show(f"{made} is ready to be uploaded. The assignment is worth {course.assignment.points:g} points.")
+    console.tell(f"{made} is ready to be uploaded. The assignment is worth {course.assignment.points:g} points.")
 
 
 @command.command("github")
@@ -72,4 +72,4 @@ def github(folder: Path, assignment: Path, checks: Path | None, minutes: float) 
     """Write workflows for GitHub Actions and an autograder for Classroom 50 to FOLDER."""
     course = bundles.course(catalog.repository_root(), assignment, checks)
     made = bundles.github(folder, course, minutes=minutes)
-    console.show(f"{made}/README.md says where the parts go.")
+    console.tell(f"{made}/README.md says where the parts go.")

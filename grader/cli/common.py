@@ -18,6 +18,7 @@ from grader.model import Exercise
 from grader.model.errors import UsageError
 from grader.practice.overview import Entry
 from grader.practice.store import FILE, Store, is_off, place
+from grader.wording.folding import for_stream
 
 
 def exercise_called(text: str) -> tuple[Exercise, Path]:
@@ -71,6 +72,6 @@ def confirmed(question: str, command: str) -> bool:
         yes = calling.option("--yes")
         raise UsageError(f"{command} asks before it does that, and there is no terminal to ask on; add {yes}.")
     try:
-        return click.confirm(question, err=True)
+        return click.confirm(for_stream(question, sys.stderr), err=True)
     except click.Abort:
         return False

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from typing import Any, TextIO, TypedDict
 
@@ -14,14 +13,13 @@ import click
 
 from grader.cli import spinner
 from grader.model.errors import RunError
+from grader.wording.folding import fitted, for_stream
 
 
 def say(sentence: str) -> None:
     """To stderr: one line for a log, and wrapped at words on a terminal."""
-    if sys.stderr.isatty():
-        sentence = fitted(sentence, width(sys.stderr))
     with contextlib.suppress(OSError):
-        click.echo(sentence, err=True)
+        click.echo(for_stream(sentence, sys.stderr), err=True)
 
 
 def show_fitted(text: str) -> None:
@@ -29,16 +27,9 @@ def show_fitted(text: str) -> None:
     show(fitted(text, width()))
 
 
-def fitted(text: str, width: int) -> str:
-    """The text with its long lines wrapped at words, as far in as they begin. Painted lines fit already."""
-    return "\n".join(_folded(line, width) for line in text.split("\n"))
-
-
-def _folded(line: str, width: int) -> str:
-    if len(line) <= width or "\x1b" in line:
-        return line
-    lead = line[: len(line) - len(line.lstrip())]
-    return textwrap.fill(line, width, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False)
+def tell(text: str) -> None:
+    """Sentences to stdout: lines as they stand in a pipe, and wrapped at words on a terminal."""
+    show(for_stream(text, sys.stdout))
 
 
 def show(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -49,8 +49,10 @@ def end(run: Callable[[], Any], *, debug: bool) -> NoReturn:
 
 
 def _show_usage(error: click.ClickException) -> None:
-    with contextlib.suppress(OSError):
-        error.show()
+    """As click words it, and wrapped as our own sentences are."""
+    page = io.StringIO()
+    error.show(file=page)
+    say(page.getvalue().rstrip("\n"))
 
 
 def _is_left_out(error: Exception) -> bool:

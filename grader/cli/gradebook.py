@@ -9,7 +9,7 @@ import click
 
 from grader import files
 from grader.cli import options
-from grader.cli.console import say, show
+from grader.cli.console import say, tell
 from grader.cli.ending import FAULT, PASSED
 from grader.course import gradebook
 from grader.model.errors import UsageError
@@ -45,11 +45,18 @@ def write(results: Sequence[gradebook.Handed], kind: str, roster: Path | None, i
         book = gradebook.plain(results, known)
     else:
         book = (gradebook.canvas if kind == "canvas" else gradebook.moodle)(results, known, item or titles.pop())
+    if roster and results and len(book.unknown) == len(results):
+        raise UsageError(
+            f"{roster} knows none of those who handed in, such as {results[0][0]}; name the roster of their course. "
+            "Nothing was written."
+        )
     files.write(out, book.text)
     _tell("No student of the roster is called", book.unknown)
     _tell("No report of", book.missing)
     _tell("No mark, since the grader or an exercise was at fault:", book.ungraded)
-    show(f"{out} holds the marks of {_count(len(results) - len(book.unknown) - len(book.ungraded))}.")
+    left_out = () if kind == "plain" else book.unknown
+    marked = sum(gradebook.is_grade(result) for key, result in results if key not in left_out)
+    tell(f"{out} holds the marks of {count(marked, 'person', 'people')}.")
     return FAULT if book.ungraded else PASSED
 
 
@@ -65,7 +72,3 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text; export it again, or save it as UTF-8.") from None
-
-
-def _count(number: int) -> str:
-    return count(number, "hand-in")

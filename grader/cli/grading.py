@@ -194,13 +194,19 @@ def _entries(done: Sequence[Graded]) -> list[Entry]:
 def _shown(graded: Graded, plan: Plan, asked: Options, later: bool) -> int:
     """Show the page of one exercise, or say why there is none. Its code."""
     from grader.render import terminal  # not earlier: the ranks' host should begin before Rich is imported
+    from grader.wording import advice
 
     if graded.error is not None:
         say(f"grader: {graded.error}")
         return graded.error.exit_code
     assert graded.entry is not None
     shown = asked.outputs.shown(plan.result([graded.entry])).entries[0].report
-    page = terminal.render(shown, by=calling.way(), editor=asked.outputs.way_in(asked.style), **asked.style)
+    hidden = asked.outputs.show_hidden
+    checks = plan.request.checks if hidden else asked.checks  # those of an assignment are staff's to know
+    if checks and catalog.checks_for(graded.part.exercise, checks, alone=len(plan.parts) == 1) is None:
+        checks = None  # it has some for other exercises alone, and for this one the command would be refused
+    words = advice.replay(shown, calling.way(), checks, hidden)
+    page = terminal.render(shown, command=words, editor=asked.outputs.way_in(asked.style), **asked.style)
     asked.outputs.page(("\n" if later else "") + page)
     return CODES[shown.status]
 

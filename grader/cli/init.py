@@ -20,7 +20,7 @@ def command(folder: Path) -> None:
     """Begin a course in the folder COURSE: all exercises, their stubs untouched, and the quiz."""
     made = _made(folder)
     first = number_of(catalog.all_names(made)[0])
-    console.show(
+    console.tell(
         f"{made} is your course. Begin: cd {made}, then {calling.command('show', first)}, write the file that it "
         f"names, and {calling.command('grade', first)}"
     )

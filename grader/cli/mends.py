@@ -55,7 +55,7 @@ def _check(names: Sequence[str], root: Path) -> int:
         found = pack.load(name, root)
         what = _lacking(found, catalog.load(name, root), root)
         if what:
-            console.show(f"{name}: {what}; {calling.command('mends', name.partition('_')[0])} packs it")
+            console.tell(f"{name}: {what}; {calling.command('mends', name.partition('_')[0])} packs it")
             code = FAILED
     return code
 
@@ -75,5 +75,5 @@ def _pack(name: str, root: Path, most: int, plain: bool) -> int:
             pack.save(path, name, [packed[mutant.name] for mutant in chosen if mutant.name in packed])
     there = sum(mutant.name in packed for mutant in chosen)
     size = f", {path.stat().st_size / 1000:.0f} kB in {path}" if there else ""
-    console.show(f"{name}: {there} of {len(chosen)} mends{size}")
+    console.tell(f"{name}: {there} of {len(chosen)} mends{size}")
     return PASSED if there == len(chosen) else FAILED

@@ -17,7 +17,7 @@ def command(name: str) -> int:
     root = catalog.repository_root()
     exercise, reference = new.create(name, root)
     number = name.partition("_")[0]
-    console.show(
+    console.tell(
         f"{exercise.relative_to(root)} and {reference.relative_to(root)} hold a small exercise that works.\n"
         f"Prove it with `{calling.command('verify', number)}`, then change it into yours: docs/author.md has the order "
         "of work."

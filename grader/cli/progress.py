@@ -78,5 +78,5 @@ def _forget(store: Store, yes: bool) -> int:
         console.say("Nothing was forgotten.")
         return FAILED
     store.delete()
-    console.show(f"{store.path} is gone.")
+    console.tell(f"{store.path} is gone.")
     return PASSED

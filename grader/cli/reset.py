@@ -18,11 +18,11 @@ def command(ex: str, yes: bool) -> int:
     exercise, root = exercise_called(ex)
     stub = stubs.original(exercise, root)
     if stubs.untouched(exercise, stub):
-        console.show(f"{exercise.stub} is the stub already; nothing was done.")
+        console.tell(f"{exercise.stub} is the stub already; nothing was done.")
         return PASSED
     if not yes and not confirmed(f"Replace {exercise.stub} by the stub?", "reset"):
         console.say("Nothing was reset.")
         return FAILED
     kept = stubs.reset(exercise, stub)
-    console.show(f"{exercise.stub} is the stub again." + (f" Your file is kept as {kept}." if kept else ""))
+    console.tell(f"{exercise.stub} is the stub again." + (f" Your file is kept as {kept}." if kept else ""))
     return PASSED

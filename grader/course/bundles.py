@@ -52,7 +52,7 @@ def course(root: Path, assignment: Path, checks: Path | None) -> Course:
     found = catalog.load_assignment(assignment, root)
     given = Course(root=root, assignment=replace(found, checks=checks or found.checks))
     for name, folder in given.checks().items():  # a fault in the course's checks is told now, not by a platform later
-        catalog.overlay(catalog.load(name, root), folder)
+        catalog.overlaid(catalog.load(name, root), folder)
     if given.assignment.checks and not given.checks():
         raise UsageError(f"{given.assignment.checks} holds no folder for {' or '.join(given.names)}.")
     return given

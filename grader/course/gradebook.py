@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader.course.roster import EXPORTED, MOODLE, Roster, Row, normal, read, write
 from grader.model import Entry, Outcome, Report, Result
@@ -234,10 +234,8 @@ def plain(results: Sequence[Handed], roster: str = "") -> Gradebook:
     checks = list(dict.fromkeys(v.check.id for _, r in handed for e in r.entries for v in e.report.verdicts))
     rows = [["student", "exercise", *checks, "total", "max", "late", "status", "digest"]]
     rows += [_plain_row(key, entry, checks) for key, result in handed for entry in result.entries]
-    text = write(rows)
-    if matched:
-        return matched.gradebook(text)
-    return Gradebook(text=text, ungraded=tuple(key for key, result in handed if not is_grade(result)))
+    book = matched.gradebook(write(rows)) if matched else Gradebook(text=write(rows))
+    return replace(book, ungraded=tuple(key for key, result in handed if not is_grade(result)))
 
 
 def _ordered(matched: _Matched | None, handed: list[Handed]) -> list[Handed]:

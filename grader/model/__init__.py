@@ -7,6 +7,7 @@ Running a case gives a Run of RankRecords; judging runs gives Verdicts; a Report
 from grader.model.exercise import (
     MAX_SEED,
     MIB,
+    MISSING,
     Case,
     Check,
     Exercise,
@@ -50,6 +51,7 @@ from grader.model.run import (
 __all__ = [
     "MAX_SEED",
     "MIB",
+    "MISSING",
     "PROBE",
     "Case",
     "Check",

@@ -1,7 +1,7 @@
 """Every error that the grader raises on purpose.
 
 GraderError
-├── UsageError        the command was wrong: a bad EX, a missing file (exit code 2)
+├── UsageError        the command was wrong: a bad EX, a missing file, a wrong assignment.yaml (exit code 2)
 ├── AuthorError       an exercise folder is wrong: path, line, fault, remedy (exit code 3)
 ├── WireError         bytes from a rank are not a value that the wire allows
 ├── RunError          the ranks could not be run; of a whole grade, the machine's fault (exit code 3)

@@ -38,6 +38,8 @@ class Level:
 
 MIB = 2**20
 MAX_SEED = 2**31 - 1
+MISSING = "was not handed in"
+"""What is said of a file that was asked for and is not there."""
 """Seeds of grades and of cases lie between 0 and this."""
 
 

@@ -105,7 +105,7 @@ class _Below:
         command = f"%%grade {number_of(report.exercise.name)} --seed {report.seed}"
         prefix = f"n{secrets.token_hex(4)}-"
         html = fragment.render(alone(report), command=command, prefix=prefix, every_run=every_run)
-        self._publish({"text/html": html, "text/plain": terminal.render(report, command=command)})
+        self._publish({"text/html": html, "text/plain": terminal.render(report, command=[command])})
 
     def clear(self) -> None:
         self._publish({"text/plain": ""})

@@ -172,7 +172,7 @@ def _blocks(result: Result) -> Iterator[Block]:
     ]
     yield table(("", "Check", "Points"), cells, "llr")
     yield from _remarks(result)
-    entries = (replace(entry, report=for_student(safe_report(entry.report))) for entry in result.entries)
+    entries = (replace(entry, report=for_student(safe_report(entry.report), entry.scale)) for entry in result.entries)
     yield from sections(replace(result, entries=tuple(entries)))
 
 

@@ -188,7 +188,7 @@ def _row(report: Report, verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def _reports(result: Result) -> list[Report]:
-    return [for_student(safe_report(entry.report)) for entry in result.entries]
+    return [for_student(safe_report(entry.report), entry.scale) for entry in result.entries]
 
 
 # ── what is printed to the log ──

@@ -118,7 +118,8 @@ def _top(result: Result, factor: float) -> list[Text]:
     lines: list[Text] = [Text(NO_MARK, "yellow")] if result.status == "error" else []
     for entry in result.entries:
         told = "" if result.mark is None else _told(entry, factor)
-        lines += [*([Text()] if lines else []), *_exercise(entry, for_student(entry.report), told)]
+        shown = for_student(entry.report, entry.scale * factor)
+        lines += [*([Text()] if lines else []), *_exercise(entry, shown, told)]
     if result.mark is None and result.status != "error":
         told = "No check could be graded. This is not your fault, and your instructors can see that."
         lines += [Text(), Text(told, "yellow")]

@@ -54,8 +54,9 @@ def render(result: Result, *, withheld: bool = False) -> str:
         again = any(entry.report.exercise.name == other.report.exercise.name for other in result.entries[: number - 1])
         name = f"{entry.report.exercise.name}{f'.{number}' if again else ''}"
         report = safe_report(entry.report)
-        _checks(root, entry, report if withheld else for_student(report), name)
-        _ranks(root, report if withheld else for_student(report), name)
+        report = report if withheld else for_student(report, entry.scale)
+        _checks(root, entry, report, name)
+        _ranks(root, report, name)
     _count(root, root.iter("testcase"), sum(finite(entry.report.seconds) for entry in result.entries))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'

@@ -34,13 +34,13 @@ def render(
     color: bool = False,
     width: int = 80,
     by: str = calling.MAKE,
-    command: str = "",
+    command: Sequence[str] = (),
     editor: Editor | None = None,
 ) -> str:
     """The page as text, `width` columns wide (40 to 100). Colour changes nothing but the colour. The command
-    that replays is for who calls `by` make or otherwise, unless one is given. `editor`: lines lead there."""
+    that replays is for who calls `by` make or otherwise, unless one is given in words. `editor`: lines lead there."""
     shown = safe_report(report)
-    words = [command] if command else replay(shown, by)
+    words = command or replay(shown, by)
     page = _Page(shown, min(max(width, NARROWEST), WIDEST), words, report.submission.path, editor)
     return paint(page.lines(), color)
 

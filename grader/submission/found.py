@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader import calling
-from grader.model import Exercise, Finding, Submission, file_of
+from grader.model import MISSING, Exercise, Finding, Submission, file_of
 from grader.model.errors import UsageError
 from grader.submission.compiles import problem as problem_of
 
@@ -65,7 +65,7 @@ def _names(name: str, file: str) -> tuple[str, str, str]:
 
 
 def _missed(exercise: Exercise, path: Path, why: str) -> Submission:
-    return Submission.of(path, b"", problem=Finding(subject=f"{exercise.file} was not handed in", actual=why))
+    return Submission.of(path, b"", problem=Finding(subject=f"{exercise.file} {MISSING}", actual=why))
 
 
 def places(exercise: Exercise, folder: Path) -> tuple[Path, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from grader import calling
-from grader.model import Finding, Raised, Report, StackFrame
+from grader.model import MISSING, Finding, Raised, Report, StackFrame
 
 UNWRITTEN = "NotImplementedError"
 """What the stubs raise."""
@@ -51,15 +52,25 @@ def where_to_start(report: Report) -> tuple[str, str]:
     return str(report.submission.path), f"in {folder}"
 
 
-def replay(report: Report, by: str = calling.MAKE) -> list[str]:
-    """The words of the command that grades with the same seed, for who calls `by` make or otherwise.
+def replay(report: Report, by: str = calling.MAKE, checks: Path | None = None, hidden: bool = False) -> list[str]:
+    """The words of the command that grades with the same seed, for who calls `by` make or otherwise; staff names a
+    course's further `checks`, and whether what is `hidden` is shown. Of what was not handed in the folder is named.
 
-    The submission's path goes into it only if neither make nor a shell reads anything else in it.
+    A path goes into it only if neither make nor a shell reads anything else in it.
     """
-    exercise, path = report.exercise, str(report.submission.path)
+    exercise, submission = report.exercise, report.submission
     name = exercise.number if exercise.number.isdigit() else exercise.name
-    elsewhere = not at_home(report) and re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII)
-    return calling.words("grade", name, f"--seed {report.seed}", submission=path if elsewhere else "", by=by)
+    missing = submission.problem is not None and submission.problem.subject == f"{exercise.file} {MISSING}"
+    path = str(submission.path.parent if missing else submission.path)
+    elsewhere = not at_home(report) and path != "." and _is_plain(path)
+    words = [f"--seed {report.seed}"]
+    words += [f"--checks {checks}"] if checks and _is_plain(str(checks)) else []
+    words += ["--show-hidden"] if hidden else []
+    return calling.words("grade", name, *words, submission=path if elsewhere else "", by=by)
+
+
+def _is_plain(path: str) -> bool:
+    return re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII) is not None
 
 
 def _unwritten_frames(report: Report) -> list[StackFrame]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from grader.batch import folder, pace, state
 from grader.batch.ledger import Ledger
-from tests import small
+from tests import hidden, small
 from tests.batches import (
+    a_class,
+    batch,
     call,
     contents,
     grade,
@@ -15,6 +18,7 @@ from tests.batches import (
     refusal,
     refused,
     report,
+    some,
 )
 
 # --- grading ----------------------------------------------------------------------------------------------------------
@@ -27,6 +31,7 @@ def test_a_class_is_graded_and_the_same_command_goes_on(root, engine):
     assert {work.seed for _, work in engine.sent} == {5} and engine.closed
     again = grade()
     assert again.exit_code == 0 and "0 units graded by this call" in again.stdout and len(engine.sent) == 2
+    assert "`batch gradebook out --out FILE` writes the marks." in again.stdout
 
 
 def test_broken_and_quarantined_hand_ins_are_named_with_their_reason(root, engine):
@@ -62,6 +67,22 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(root, engine):
     told = grade("--dry-run").stdout
     assert "2 hand-ins would be judged again from the recorded runs" in told and "its checks.py changed" in told
     assert contents(root / "out") == before
+
+
+def test_a_dry_run_says_that_marks_will_change_where_nothing_is_graded(root, engine):
+    """Another weight, and lateness by another table; and once it is done nothing is left."""
+    engine.otherwise = lambda slot, work: graded(slot, work, report(work))
+    late_people(root)
+    grade("--people", "people.csv")
+    path = root / "assignment.yaml"
+    path.write_text(path.read_text().replace("weight: 10", "weight: 20"))
+    told = grade("--dry-run").stdout
+    assert "90_total: 3 marks would change with nothing graded for it: its weight was 10 and is 20." in told
+    assert "Nothing is left to be graded." in told
+    grade()
+    assert grade("--dry-run").stdout.endswith("Nothing is left to do.\n")
+    (root / "people.csv").write_text("hand_in,student\nada,ada@x.edu\neve,eve@x.edu\n")
+    assert "90_total: 1 mark would change" in grade("--dry-run", "--people", "people.csv").stdout
 
 
 def test_judging_again_is_expected_to_take_what_it_took_for_that_exercise(root, engine):
@@ -120,13 +141,83 @@ def test_only_grades_the_people_that_are_named(root, engine):
     assert "Did you mean 'eve'?" in refusal(grade("--only", "evee"))
 
 
+def late_people(root) -> None:
+    """An assignment with a rule for lateness, and who ada and eve are: eve a day late."""
+    path = root / "assignment.yaml"
+    path.write_text("due: 2026-10-12T12:00:00+00:00\nlate: {percent_per_day: 10}\n" + path.read_text())
+    table = "hand_in,student,submitted_at\nada,ada@x.edu,\neve,eve@x.edu,2026-10-13T11:00:00+00:00\n"
+    (root / "people.csv").write_text(table)
+
+
+def known(root) -> dict[str, float]:
+    """Whose hand-ins there are, and what lateness leaves of each."""
+    with Ledger(root / "out") as ledger:
+        return {row.who: row.kept for row in ledger.rows()}
+
+
+def test_the_folder_keeps_the_table_of_people_for_whoever_goes_on(root, engine):
+    """Names and lateness stay, which is said; nothing changes, and a rehearsal reads the same table."""
+    late_people(root)
+    assert grade("--people", "people.csv").exit_code == 0
+    before = known(root)
+    assert before == {"ada@x.edu": 1.0, "bob": 1.0, "eve@x.edu": 0.9}
+    (root / "people.csv").unlink()
+    for words in ((), ("--dry-run",), ("--only", "eve@x.edu")):
+        done = grade(*words)
+        assert done.exit_code == 0 and "is as out/people.csv says" in done.stderr and known(root) == before
+    assert "nothing to compare with yet" in call("diff", "out").stdout
+
+
+def test_another_table_of_people_replaces_the_one_that_is_kept(root, engine):
+    """Once it is one that can be used; `diff` does not take it for other hand-ins."""
+    late_people(root)
+    grade("--people", "people.csv")
+    kept = (root / "out/people.csv").read_bytes()
+    (root / "people.csv").write_text("hand_in,student\nnobody,x\n")
+    refusal(grade("--people", "people.csv"))
+    (root / "people.csv").write_text("hand_in,student\nada,ada@y.edu\n")
+    assert grade("--people", "people.csv", "--dry-run").exit_code == 0
+    assert (root / "out/people.csv").read_bytes() == kept
+    done = grade("--people", "people.csv")
+    assert done.exit_code == 0 and "Another --people" not in done.stderr
+    assert known(root) == {"ada@y.edu": 1.0, "bob": 1.0, "eve": 1.0}
+    told = call("diff", "out").stdout
+    assert "handed in since, or called so by the table" in told and "or called otherwise by the table" in told
+
+
+def test_checks_that_an_earlier_call_had_and_this_one_has_not_are_named(root, engine):
+    """They are no longer judged, which changes marks."""
+    hidden.written(root / "hidden")
+    assert "--checks names them" not in grade("--checks", "hidden").stderr
+    assert "Earlier the checks in hidden were judged too, and now they are not" in grade("--dry-run").stderr
+
+
 def test_shards_share_a_folder_and_a_seed_and_have_each_unit_once(root, engine):
     """As a Slurm array or a CI matrix calls them."""
     for number in (1, 2, 3):
-        assert grade("--shard", f"{number}/3").exit_code == 0
+        done = grade("--shard", f"{number}/3")
+        assert done.exit_code == 0 and "`batch merge out` joins the parts." in done.stdout
     assert len(engine.sent) == 2 and len({work.unit for _, work in engine.sent}) == 2
     assert len({work.seed for _, work in engine.sent}) == 1
     assert "together: 3 hand-ins (2 different ones): 2 graded" in call("status", "out").stdout
+
+
+def test_another_shell_is_told_the_pace_that_the_driver_tells(tmp_path, monkeypatch):
+    """By the same numbers, for as long as the round lasts."""
+    a_class(tmp_path, **some(4))
+    monkeypatch.setattr(folder, "is_driven", lambda ledger: True)
+    told = []
+
+    def look(progress):
+        with Ledger(tmp_path / "out") as ledger:
+            told.append((progress.settled, state.status([ledger], 31.0), pace.told(progress, 30.0)))
+
+    batch(tmp_path, slots=1, watch=look)
+    assert [settled for settled, _, _ in told] == [1, 2, 3, 4]
+    assert all(f"A driver is at work: {', '.join(own)}." in page for _, page, own in told)
+    assert "4 a minute, " in told[1][1]
+    with Ledger(tmp_path / "out") as ledger:
+        assert pace.known(ledger) is None
 
 
 # --- for real ---------------------------------------------------------------------------------------------------------

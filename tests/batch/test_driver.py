@@ -207,11 +207,11 @@ def test_a_full_disk_ends_the_round_and_keeps_what_was_recorded(tmp_path, monkey
     a_class(tmp_path, **some(6))
     real, calls = recording.write, []
 
-    def full(ledger, settled):
+    def full(ledger, settled, *facts):
         calls.append(settled)
         if len(calls) == 2:
             raise OSError(28, "No space left on device")
-        real(ledger, settled)
+        real(ledger, settled, *facts)
 
     monkeypatch.setattr(recording, "write", full)
     with pytest.raises(RunError, match="No space left on device"):

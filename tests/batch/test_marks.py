@@ -139,13 +139,16 @@ def test_a_shard_that_planned_nothing_yet_is_named_and_the_others_are_joined(roo
 
 def test_batches_of_other_machines_are_joined_with_their_files(root, engine):
     """The other folder may then go."""
-    grade("--seed", 4)
+    (root / "people.csv").write_text("hand_in,due\n")
+    grade("--seed", 4, "--people", "people.csv")
     shutil.rmtree(root / "hand_ins/ada")
     (root / "hand_ins/zoe").mkdir()
     (root / "hand_ins/zoe/total.py").write_text("x = 5\n")
     engine.otherwise = failing("refuses")
     call("hand_ins", "--assignment", "assignment.yaml", "--out", "other", "--seed", 4)
     assert call("merge", "out", "other").exit_code == 0
+    assert call("merge", "new", "out").exit_code == 0
+    assert (root / "new/people.csv").read_text() == (root / "people.csv").read_text()
     shutil.rmtree(root / "other")
     with Ledger(root / "out") as ledger:
         rows = {row.who: row for row in ledger.rows()}

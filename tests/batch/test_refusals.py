@@ -163,3 +163,29 @@ def test_another_seed_than_the_folders_is_refused(root, engine):
         assert "out keeps the seed it was begun with, 1; name another folder by --out for 2" in refusal(grade(*words))
     assert contents(root / "out") == before and len(engine.sent) == sent
     assert grade("--seed", 1).exit_code == 0 and len(engine.sent) == sent
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("diff",), ("gradebook", "--out", "m.csv"), ("merge",), ("report",), ("report", "--html", "nowhere/x.html"),
+     ("similarity",), ("status",)],
+)  # fmt: skip
+def test_a_folder_that_is_no_batch_is_named_by_every_command_alike(root, words):
+    name, *options = words
+    assert "nowhere holds no batch (ledger.sqlite3 is missing)" in refusal(call(name, "nowhere", *options))
+
+
+def test_shards_that_are_not_joined_yet_are_told_from_no_batch(root, engine):
+    grade("--shard", "1/2")
+    for words in (("diff",), ("gradebook", "--out", "m.csv"), ("report",)):
+        assert "`batch merge out` joins them" in refusal(call(words[0], "out", *words[1:]))
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_faults_in_what_the_course_wrote_itself_are_the_callers(root, engine, words):
+    """Exit code 2, not that of the grader's own faults: an assignment, and checks beside it."""
+    path = root / "assignment.yaml"
+    path.write_text(path.read_text() + "checks: hidden\n")
+    assert "assignment.yaml:4: there is no folder hidden" in refusal(grade(*words))
+    (root / "hidden/90_total").mkdir(parents=True)
+    assert "hidden/90_total/exercise.yaml: the file is missing" in refusal(grade(*words))

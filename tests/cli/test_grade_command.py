@@ -216,3 +216,12 @@ def test_ctrl_c_in_a_later_exercise_does_not_deny_the_first_page(fake):
     assert result.exit_code == 130
     assert "Interrupted: 02_ring was not graded and nothing is left running." in result.stderr.splitlines()
     assert "It adds" in result.stdout
+
+
+def test_staff_see_the_command_that_grades_with_the_same_checks(fake, root):
+    """Where there are some for the exercise: with others the command would be refused."""
+    (root / "hidden/01_add").mkdir(parents=True)
+    first, second = call("grade", "1", "2", "--checks", "hidden", "--show-hidden").stdout.split("02_")[:2]
+    assert "--checks hidden --show-hidden" in first and "--checks" not in second
+    assert "--show-hidden" not in call("grade", "1", "--checks", "hidden").stdout
+    assert "--checks" not in call("grade", "1").stdout

@@ -94,7 +94,24 @@ def test_marks_of_several_students_become_one_file(fake, root):
     result = call("gradebook", "ada.json", "alan.json", "--roster", "roster.csv", "--out", "marks.csv")
     assert result.exit_code == 0
     assert "No student of the roster is called alan." in result.stderr and "No report of" in result.stderr
+    assert "marks.csv holds the marks of 2 people." in result.stdout  # a plain file has alan, too
     assert "ada,01_add,60,40,100" in (root / "marks.csv").read_text().replace(".00", "").replace(".0", "")
+
+
+@pytest.mark.parametrize("kind", ["plain", "moodle"])
+def test_a_roster_that_knows_nobody_is_refused(fake, root, kind):
+    """It is another course's, and what there is of a file stays."""
+    call("grade", "1", "--json", "ada.json")
+    (root / "roster.csv").write_text("username,name\ngrace,Grace\n")
+    (root / "marks.csv").write_text("as before")
+    told = refused(call("gradebook", "ada.json", "--format", kind, "--roster", "roster.csv", "--out", "marks.csv"))
+    assert "roster.csv knows none of those who handed in, such as ada;" in told
+    assert (root / "marks.csv").read_text() == "as before"
+
+
+def test_people_are_counted_and_not_their_exercises(fake, root):
+    call("grade", "1", "2", "--json", "ada.json")
+    assert "holds the marks of 1 person." in call("gradebook", "ada.json", "--out", "marks.csv").stdout
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,19 @@ from __future__ import annotations
 import importlib.util
 import logging
 
+from grader import calling
 from grader.model.errors import UsageError
 
 NOISE, GUARANTEED = 25, 30
 PINNED = "0.5.0"
-ABSENT = "Similarity of code needs copydetect, which is not installed here: pip install 'ranklings[similarity]'."
 
 
 def need_copydetect() -> None:
     """Raises UsageError, which says how to get it, where copydetect is missing."""
     if importlib.util.find_spec("copydetect") is None:
-        raise UsageError(ABSENT)
+        raise UsageError(
+            f"Similarity of code needs copydetect, which is not installed here: {calling.extra('similarity')}"
+        )
 
 
 def fingerprints(source: str, template: str = "") -> frozenset[int]:

@@ -1,5 +1,5 @@
-"""Ray as a batch needs it: its module, a connection, and the class of actors. Ray is an extra (`pip install
-'ranklings[ray]'`), and is imported when it is asked for.
+"""Ray as a batch needs it: its module, a connection, and the class of actors. Ray is the extra `ray` of
+this project, and is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from grader import calling
 from grader.batch.seam import Work
 from grader.model.errors import UsageError
 
 OLDEST = (2, 60)
 ANSWER_SECONDS = 5.0
 """How long the head of a cluster may take to accept a connection."""
-REMEDY = "pip install 'ranklings[ray]'"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to anybody
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an actor that asked for no GPU sees none
@@ -35,9 +35,11 @@ def imported() -> Any:
         ray = importlib.import_module("ray")
         version = ray.__version__  # a mere folder of that name has none
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"--engine ray needs Ray, which is not installed here ({error}): {REMEDY}.") from None
+        raise UsageError(
+            f"--engine ray needs Ray, which is not installed here ({error}): {calling.extra('ray')}"
+        ) from None
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        raise UsageError(f"--engine ray needs Ray 2.60 or newer; here is {version}: {REMEDY}.")
+        raise UsageError(f"--engine ray needs Ray 2.60 or newer; here is {version}: {calling.extra('ray')}")
     return ray
 
 

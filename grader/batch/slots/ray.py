@@ -1,6 +1,6 @@
 """Slots on a Ray cluster: an actor each, which starts the same worker as everywhere and passes work on to it.
 
-Ray is an extra (`pip install 'ranklings[ray]'`) and is imported when it is asked for. Ray repeats nothing: no actor is
+Ray is the extra `ray` of this project and is imported when it is asked for. Ray repeats nothing: no actor is
 restarted and no call made again, for the driver decides that.
 """
 

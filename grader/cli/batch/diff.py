@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from grader.cli.console import show
+from grader.cli.console import tell
 from grader.cli.options import file_path
 
 
@@ -24,7 +24,7 @@ def command(folder: Path, other: Path | None) -> None:
         ledger = stack.enter_context(Ledger(folder))
         compared = diff.against(ledger, stack.enter_context(Ledger(other))) if other else diff.since(ledger)
         if compared.then is None:
-            show("There is nothing to compare with yet: no marks were written out, and no plan was changed.")
+            tell("There is nothing to compare with yet: no marks were written out, and no plan was changed.")
             return
         for line in diff.lines(ledger, compared):
-            show(line)
+            tell(line)

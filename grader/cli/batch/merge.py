@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from grader.cli import clock
-from grader.cli.console import say, show
+from grader.cli.console import say, tell
 from grader.cli.options import file_path
 from grader.model.errors import UsageError
 from grader.model.words import listed
@@ -28,7 +28,8 @@ def command(folder: Path, others: Sequence[Path]) -> None:
 
     shards = folders.shards(folder)
     if not shards and not others:
-        raise UsageError(f"{folder} holds no shards; say --shard I/N where it is graded, or name other batches.")
+        with Ledger(folder):  # or it holds nothing at all
+            raise UsageError(f"{folder} holds no shards; say --shard I/N where it is graded, or name other batches.")
     with contextlib.ExitStack() as stack:
         sources = [stack.enter_context(Ledger(folder, shard=shard)) for shard in shards]
         for other in others:
@@ -39,4 +40,4 @@ def command(folder: Path, others: Sequence[Path]) -> None:
             merge(target, sources, clock.timestamp())
         if absent := folders.absent(folder):
             say(f"Not here yet: {listed(absent)}. Without their hand-ins:")
-        show(state.status([target], clock.timestamp()))
+        tell(state.status([target], clock.timestamp()))

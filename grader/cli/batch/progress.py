@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from grader.batch.agenda import duration
-from grader.batch.driver import Progress
+from grader.batch import pace
+from grader.batch.pace import Progress
 from grader.cli.console import say
 
 MINUTE = 60.0
@@ -36,15 +36,7 @@ def told(progress: Progress, seconds: float) -> str:
         (progress.lost, "lost slots"),
     )
     parts = [f"{number} {name}" for number, name in counts if number or name == "graded"]
-    rate = 60 * progress.settled / seconds if seconds else 0.0
-    return " · ".join([", ".join(parts), f"{rate:.3g} a minute", f"{duration(time_left(progress, seconds))} left"])
-
-
-def time_left(progress: Progress, seconds: float) -> float:
-    """What is left, as long as what was done took; before anything is done, as long as it is expected to take."""
-    if not progress.done:
-        return progress.left / max(1, progress.slots)
-    return max(0.0, progress.left) * seconds / progress.done
+    return " · ".join([", ".join(parts), *pace.told(progress, seconds)])
 
 
 def _lines(begun: float) -> Watch:

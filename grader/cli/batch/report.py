@@ -48,11 +48,11 @@ def command(
     if not (html or json or csv or pages):
         html = folder / DEFAULT
     wanted = [(html, page.render), (json, data.as_json), (csv, data.as_csv)]
-    for path, _ in wanted:
-        if path:
-            files.check_writable(path)
     root = catalog.repository_root()
     with Ledger(folder) as ledger:
+        for path, _ in wanted:
+            if path:
+                files.check_writable(path)
         about = _about(ledger)
         exercises = ledger.exercises()
         if mutants:
@@ -61,11 +61,11 @@ def command(
         report = class_report(ledger.rows(), about, known, names=names)
         if pages:
             written = _write_pages(ledger, pages, root, about.title)
-            console.show(f"{pages} holds {count(written, 'page')}.")
+            console.tell(f"{pages} holds {count(written, 'page')}.")
     for path, made in wanted:
         if path:
             _write(path, made, report)
-    console.show(told(report))
+    console.tell(told(report))
 
 
 def _about(ledger: Ledger) -> About:
@@ -89,7 +89,7 @@ def _write_pages(ledger: Ledger, folder: Path, root: Path, title: str) -> int:
 
 def _write(path: Path, made: Callable[[ClassReport], str], report: ClassReport) -> None:
     files.write(path, made(report))
-    console.show(f"{path} is written.")
+    console.tell(f"{path} is written.")
 
 
 def told(report: ClassReport) -> str:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from grader import catalog, leaving
 from grader.cli import clock, options
 from grader.cli.batch import engines, progress
-from grader.cli.console import say, show
+from grader.cli.console import say, tell
 from grader.cli.ending import FAILED, INTERRUPTED, PASSED
 from grader.cli.options import file_path
 from grader.grading.request import Machine, need_torch
@@ -37,7 +38,7 @@ from grader.model.errors import RunError, UsageError
 @click.option("--dry-run", is_flag=True, help="Say what would be done and how long it would take, and do nothing.")
 @click.option("--latest", is_flag=True, help="Of several hand-ins of one person the latest counts.")
 @click.option("--best", is_flag=True, help="The best one counts, exercise by exercise.")
-@click.option("--people", type=file_path, metavar="FILE", help="CSV: hand_in, student, submitted_at, due.")
+@click.option("--people", type=file_path, metavar="FILE", help="CSV: hand_in, student, submitted_at, due. It is kept.")
 @click.option("--checks", type=file_path, metavar="DIR", help="Further cases and checks of your course.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--sandbox", type=options.sandboxes, default="auto", show_default=True, help="As with grade.")
@@ -79,6 +80,7 @@ class Options:
 
     def asked(self, seed: int | None) -> Any:
         """As the plan wants it. Raises UsageError or AuthorError."""
+        from grader.batch import people
         from grader.batch.plan import Asked
 
         root = catalog.repository_root()
@@ -96,7 +98,8 @@ class Options:
             seed=seed or 0,
             choice="latest" if self.latest else "best" if self.best else "",
             shard=shard_of(self.shard),
-            people=self.people,
+            people=people.read(self.people) if self.people else people.kept(self.out),
+            out=None if self.dry_run else self.out,
         )
 
 
@@ -121,6 +124,7 @@ def _grade(asked: Options, machine: Machine) -> int:
     plan = asked.asked(asked.seed)
     plan = dataclasses.replace(plan, seed=folder.prepare(asked.out, plan.assignment.title, asked.seed))
     with Ledger(asked.out, shard=folder.shard_name(plan.shard), new=True) as ledger, folder.driving(ledger):
+        _tell_kept(asked, plan, ledger)
         planned = make(ledger, plan, clock.timestamp)
         only = _people(asked.only, planned.people)
         agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
@@ -152,11 +156,26 @@ def _dry(asked: Options, machine: Machine) -> int:
     with tempfile.TemporaryDirectory(prefix="ranklings-") as scratch:
         ledger = Ledger.rehearsal(asked.out, Path(scratch), shard=folder.shard_name(plan.shard))
         with contextlib.closing(ledger):
+            _tell_kept(asked, plan, ledger)
+            before = ledger.plan()
             planned = make(ledger, plan, clock.timestamp)
             only = _people(asked.only, planned.people)
             agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
-            show(outlook.told(ledger, agenda, asked.slots or local_slots(machine.cores, planned.widest)))
+            slots = asked.slots or local_slots(machine.cores, planned.widest)
+            tell(outlook.told(ledger, agenda, slots, before))
     return PASSED
+
+
+def _tell_kept(asked: Options, plan: Any, ledger: Any) -> None:
+    """Say what this call takes from an earlier one, and what it leaves out that an earlier one had."""
+    from grader.batch.ledger import content_of
+
+    if plan.people and not asked.people:
+        say(f"Who handed in what, and when, is as {plan.people.path} says, which keeps what --people was given last. "
+            "Another --people replaces it.")  # fmt: skip
+    before = yaml.safe_load(content_of(ledger.plan()).get("assignment", "")) or {}
+    if before.get("checks") and not plan.assignment.checks:
+        say(f"Earlier the checks in {before['checks']} were judged too, and now they are not; --checks names them.")
 
 
 def _people(named: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -189,5 +208,5 @@ def _conclude(ledger: Any, only: tuple[str, ...], expected: int, done: int) -> i
             f"{expected} hand-ins were expected, and there are {found.final} verdicts, {found.broken} broken and "
             f"{found.quarantined} quarantined. Please report it; the same command goes on."
         )
-    show(state.page(ledger, only, done))
+    tell(state.page(ledger, only, done))
     return FAILED if found.broken or found.quarantined else PASSED

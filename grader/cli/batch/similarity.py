@@ -37,8 +37,8 @@ def command(folder: Path, least: float, names: bool, json: Path | None, wanted: 
     """Show hand-ins of a batch that resemble one another in their code or in what they did. Look there; it is no
     verdict.
 
-    The stub counts for nobody, nor does what more than half have. Code is compared by copydetect
-    (pip install 'ranklings[similarity]').
+    The stub counts for nobody, nor does what more than half have. Code is compared by copydetect,
+    the extra `similarity` of this project (docs/courses.md, section 10).
     """
     exercises = catalog.repository_root() / "exercises"
     with Ledger(folder) as ledger:
@@ -52,7 +52,7 @@ def command(folder: Path, least: float, names: bool, json: Path | None, wanted: 
         found = find.resemblances(ledger.rows(), lambda name: _stub(exercises, name), least=least, names=names)
     if json:
         files.write(json, find.as_json(found))
-    console.show("\n".join([*(line for each in found for line in told(each)), LOOK]))
+    console.tell("\n".join([*(line for each in found for line in told(each)), LOOK]))
 
 
 def _stub(exercises: Path, name: str) -> str:

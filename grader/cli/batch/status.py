@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from grader.cli import clock
-from grader.cli.console import show
+from grader.cli.console import tell
 from grader.cli.options import file_path
 
 
@@ -24,4 +24,4 @@ def command(folder: Path) -> None:
         joined = (folder / FILE).is_file()  # and then it has what its shards have
         names = [] if joined else folders.shards(folder)
         ledgers = [stack.enter_context(Ledger(folder, shard=name)) for name in names or [""]]
-        show(state.status(ledgers, clock.timestamp()))
+        tell(state.status(ledgers, clock.timestamp()))

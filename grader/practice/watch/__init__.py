@@ -20,6 +20,7 @@ from grader.practice.watch.effects import Effects, Place
 from grader.practice.watch.loop import Loop
 from grader.practice.watch.nouns import Event
 from grader.practice.watch.state import begin
+from grader.wording.folding import for_stream
 
 __all__ = ["run"]
 
@@ -71,7 +72,7 @@ def _plainly(name: str, place: Place, seed: int | None, on_report: Callable[[Rep
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(for_stream(line, sys.stdout), flush=True)
 
 
 def _on_a_screen(name: str, place: Place, seed: int | None, on_report: Callable[[Report], None]) -> None:
