@@ -164,6 +164,9 @@ def test_many_wrong_entries_end_in_one_line_that_counts_the_rest() -> None:
     found = lines(close({k: v + 1 for k, v in expected.items()}, expected, subject="it", ranks=[0, 2], budget=4))
     assert len(found) == 4
     assert found[-1] == "… and 37 more of 40 tensors differ on ranks 0, 2"
+    floats = {name: float(number) for number, name in enumerate(expected)}
+    found = lines(close({k: v + 1 for k, v in floats.items()}, floats, subject="it", budget=4))
+    assert found[-1] == "… and 37 more of 40 entries differ"
 
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 5])

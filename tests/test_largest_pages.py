@@ -6,10 +6,13 @@ How long each takes: `python -m tests.largest` (5 s are the bar).
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
 from grader.records import reading
+from grader.wording.rations import cut_before, with_texts_rationed
 from grader.wording.text import safe_report
 from tests import reports
 from tests.largest import PAGES, largest
@@ -43,3 +46,12 @@ def test_a_report_of_usual_size_is_cut_nowhere() -> None:
     for report in (reports.endings(), reports.deadlock(), reports.partial()):
         shown = safe_report(report)
         assert [run.ranks for run in shown.runs] == [run.ranks for run in report.runs]
+
+
+def test_what_was_left_out_before_is_counted_with_what_is_left_out_now():
+    printed = "a" * 300_000 + "\n… 1312000 bytes left out …\n" + "z" * 300_000
+    report = reports.partial()
+    ranks = (replace(report.runs[0].ranks[0], output=printed),)
+    cut = with_texts_rationed(replace(report, runs=(replace(report.runs[0], ranks=ranks),))).runs[0].ranks[0].output
+    assert re.search(r"a\n… [\d,]+ more characters and 1312000 bytes left out …\nz", cut)
+    assert cut_before(cut) and "1312000 bytes" in cut_before(cut)[0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grader.model import Deadlocked, Ending, Exercise, Finished, Raised, RankRecord, Run, Submission, Wait
+from grader.model import Case, Deadlocked, Ending, Exercise, Finished, Raised, RankRecord, Run, Submission, Wait
 from grader.model.errors import UsageError
 from grader.practice.play import Labelled, case_of, ending, play
 from grader.ranks import Session
@@ -59,6 +60,19 @@ def test_lines_come_whole_and_with_their_rank() -> None:
 def test_a_main_goes_before_a_script(source: str, as_script: bool) -> None:
     submission = Submission.of(Path("a.py"), source.encode())
     assert case_of(EXERCISE, submission, 2, 60).parameters == {"as_script": as_script}
+
+
+def test_main_finds_the_group_that_the_functions_are_graded_in() -> None:
+    """Not where it joins one itself, and not as a script."""
+    exercise = replace(EXERCISE, cases=(Case(name="a", world_size=2, probe="a", process_group=True),))
+    plain = "def main(rank, world_size):\n    pass\n"
+    for source, expected in ((plain, True), (MAIN, False), (SCRIPT, False)):
+        submission = Submission.of(Path("a.py"), source.encode())
+        assert case_of(exercise, submission, 2, 60).process_group is expected
+    assert not case_of(EXERCISE, Submission.of(Path("a.py"), plain.encode()), 2, 60).process_group
+    missed = Raised(type="ValueError", message="Default process group has not been initialized, please", stack=())
+    told = ended(missed, missed)
+    assert "Hint: Nobody has joined a group for main; it does so itself: dist.init_process_group" in told
 
 
 def test_a_file_with_nothing_to_run_is_told_what_to_write() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,18 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from grader.model import Finding, Outcome
+from grader.model import Deadlocked, Finding, Killed, Outcome, Raised, Report, TimedOut, Wait
 from grader.render.terminal import render
 from grader.wording.marks import NO_MARK
 from tests.goldens import assert_golden
 from tests.reports import (
+    EXERCISE,
     KINDS,
     broken,
     deadlock,
     endings,
+    failed_run,
+    frame,
     hostile,
     partial,
     passed,
@@ -27,6 +31,7 @@ from tests.reports import (
     submission,
     syntax_error,
 )
+from tests.reports import report as report_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -112,6 +117,23 @@ def test_a_blocked_check_takes_one_line():
     assert re.fullmatch(r" – The data is reshuffled every epoch · needs: Every rank finishes +0/20", line)
 
 
+def test_nothing_of_what_a_rank_waits_in_is_lost_on_a_narrow_page():
+    wait = Wait(operation="broadcast (called by DistributedDataParallel, when it is made)")
+    fault = Finding(subject="Deadlock", ranks=(0, 1), case="equal_shards[2]")
+    run = failed_run("deadlocked", (fault,), *[Deadlocked(stack=(frame(61),), wait=wait)] * 2)
+    page = render(report_of("FBBBB", {"runs": (fault,)}, (run,), submission()), width=60)
+    assert page.count("when it is made)") == 2 and page.count("61") == 2 and "…" not in page
+    assert max(map(cell_len, page.splitlines())) <= 60
+
+
+def test_a_reason_on_a_line_of_its_own_is_whole():
+    long = "Several ranks come to their end, with training that lasts for some steps"
+    report = report_of("FBBBB", {"runs": (Finding(subject="x"),)}, (), submission())
+    first = replace(report.verdicts[0], check=replace(report.verdicts[0].check, title=long))
+    page = render(replace(report, verdicts=(first, *report.verdicts[1:])), width=60)
+    assert f"needs: {long}" in " ".join(page.split())
+
+
 def test_a_fault_that_two_checks_share_is_told_once():
     page = render(deadlock())
     assert page.count("Deadlock") == 1
@@ -163,6 +185,17 @@ def test_output_of_one_run_is_shown_and_cut_in_its_middle():
     assert render(endings()).count(" printed ·") == 1
 
 
+def test_lines_that_were_left_out_before_are_not_counted_as_if_they_were_there():
+    """The supervisor keeps the ends of what a rank prints; no page has the rest."""
+    told = [f"line {number}" for number in range(200)]
+    told.insert(100, "… 1312000 bytes left out …")
+    report = partial()
+    runs = tuple(replace(run, ranks=tuple(replace(rank, output="\n".join(told)) for rank in run.ranks))
+                 for run in report.runs)  # fmt: skip
+    page = render(replace(report, runs=runs))
+    assert "… (193 more lines with --html FILE; others are lost)\n" in page
+
+
 def test_output_is_not_shown_when_all_is_well():
     report = replace(passed(), runs=partial().runs)
     assert "printed" not in render(report)
@@ -181,7 +214,74 @@ def test_who_has_begun_is_not_told_where_to_start():
     verdicts = (*report.verdicts[:4], replace(report.verdicts[4], outcome=Outcome.PASSED))
     page = render(replace(report, verdicts=verdicts))
     assert "Where to start" not in page
-    assert "NotImplementedError was raised · rank 0 of 2 · line 25" in page
+    assert "Next: write train_ddp (line 25)." in page and page.count("not written yet") == 2
+
+
+FUNCTIONS = b"""def written():
+    return 1
+
+
+def unwritten(
+    value,
+):
+    # TODO
+    raise NotImplementedError("unwritten is yours to write")
+
+
+def refuses(value):
+    if value is None:
+        raise NotImplementedError("no None")
+"""
+
+
+def of_functions(letters: str, findings: dict[str, tuple[Finding, ...]]) -> Report:
+    return report_of(letters, findings, (), replace(submission(), source=FUNCTIONS))
+
+
+def raised(line: int | None, said: str) -> Finding:
+    return Finding(subject="f(1)", expected="2", actual=f"NotImplementedError: {said}", line=line, case="f[1]")
+
+
+def test_a_function_is_not_written_yet_also_where_others_are():
+    """Each for itself: the others' checks keep their faults and hints, and what is next is said where nothing fails."""
+    stub_error = raised(9, "unwritten is yours to write")
+    page = render(of_functions("PFBBB", {"same_as_one_process": (stub_error,)}))
+    assert "same as in" not in page and "not written yet" in page and "Hint" not in page
+    assert "Next: write unwritten (line 9)." in page
+    wrong = Finding(subject="written()", expected="2", actual="1", line=2)
+    page = render(of_functions("FFBBB", {"runs": (wrong,), "same_as_one_process": (stub_error,)}))
+    assert page.count("not written yet") == 1 and "Hint: Read the first traceback" in page
+    assert "Where to start" not in page and "Next" not in page
+
+
+def test_the_stubs_error_is_known_by_what_it_says():
+    bare = Finding(subject="f(1)", expected="broken", actual="unwritten is yours to write")
+    assert "not written yet" in render(of_functions("PFBBB", {"same_as_one_process": (bare,)}))
+
+
+@pytest.mark.parametrize("finding", [raised(14, "no None"), raised(2, "aten::add"), Finding(subject="x", actual="y")])
+def test_an_error_of_the_students_own_is_none_of_the_stub(finding):
+    page = render(of_functions("PFBBB", {"same_as_one_process": (finding,)}))
+    assert "not written yet" not in page and "Next" not in page and "Hint" in page
+
+
+def test_a_stub_that_runs_is_to_be_mended_where_its_first_check_says():
+    exercise = replace(EXERCISE, stub_digest=hashlib.sha256(FUNCTIONS).hexdigest())
+    fault = Finding(subject="train_ddp", expected="2", actual="1", line=2)
+    report = replace(of_functions("FFBBB", {"runs": (fault,), "saves_once": (raised(9, "x"),)}), exercise=exercise)
+    page = " ".join(render(report).split())
+    assert "Where to start:" in page and "the first thing to mend is what the first check asks for (line 2)." in page
+
+
+def test_a_checks_hint_is_not_given_where_it_cannot_help():
+    """For a file that cannot be imported, and for ranks that a signal has ended or that compute without end."""
+    fault = Finding(subject="train_ddp.py could not be imported", actual="ModuleNotFoundError: nosuch", line=1)
+    assert "Hint" not in render(report_of("FBBBB", {"runs": (fault,)}, (), submission(problem=fault)))
+    lacks = Raised(type="ContractError", message="train_ddp.py does not define train_ddp")
+    for ending in (Killed(signal="SIGSEGV"), TimedOut(stack=(frame(33),)), lacks):
+        fault = Finding(subject="It ended", ranks=(0,), case="equal_shards[1]")
+        run = failed_run(ending.kind, (fault,), ending)
+        assert "Hint" not in render(report_of("FBBBB", {"runs": (fault,)}, (run,), submission()))
 
 
 def test_what_is_tried_at_import_says_of_no_function_that_it_is_unwritten():

@@ -40,6 +40,34 @@ sys.stdout.buffer.write(seen)
 """
 
 
+ECHO = """
+import os, pty, sys, termios
+pid, screen = pty.fork()
+if pid == 0:
+    from grader.cli.tty import unechoed
+    with unechoed():
+        print("ready", flush=True)
+        line = sys.stdin.readline()
+    print("read", line.strip().upper(), "echo", bool(termios.tcgetattr(0)[3] & termios.ECHO), flush=True)
+    os._exit(0)
+seen = b""
+while b"ready" not in seen:
+    seen += os.read(screen, 1024)
+os.write(screen, b"typed\\n")
+try:
+    while chunk := os.read(screen, 1024):
+        seen += chunk
+except OSError:
+    pass
+sys.stdout.buffer.write(seen)
+"""
+
+
+def test_what_is_typed_while_a_spinner_turns_is_not_shown_and_not_lost():
+    done = subprocess.run([sys.executable, "-c", ECHO], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "read TYPED echo True" in done.stdout and "typed" not in done.stdout
+
+
 def test_a_terminal_without_a_check_mark_gets_letters(monkeypatch):
     """As wide as the signs, so that columns stay; and nothing fails."""
     paper = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")

@@ -145,6 +145,17 @@ def test_keys_lead_to_hints_help_the_list_and_the_line(tmp_path):
     check_of(tmp_path, test)
 
 
+def test_a_small_screen_says_how_to_quit_and_has_room_for_all_keys(tmp_path):
+    async def test(view: View) -> None:
+        await view.began()
+        view.worker.say("report", reports.partial(), first=0.1, seconds=0.2)
+        await view.sees("failed", "q quit", "? all keys")
+        await view.press("question_mark")
+        await view.sees("next exercise; previous exercise", "put the stub back", "PgUp PgDn", "Any key goes back.")
+
+    check_of(tmp_path, test, (60, 20))
+
+
 def test_a_hint_comes_into_sight_on_a_small_screen(tmp_path):
     async def test(view: View) -> None:
         await view.began()

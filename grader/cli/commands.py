@@ -40,6 +40,9 @@ SUMMARIES = {
 }
 """Every command, with its line in `--help`. Its file has the same name, and its click command is `command` there."""
 
+WITHOUT_GRADES = frozenset(SUMMARIES) - {"batch", "grade", "interview", "mend", "verify", "watch"}
+"""Commands of which nobody awaits a grade."""
+
 
 class Commands(LazyGroup):
     """The commands by name. Every way to end becomes an exit code and at most one sentence, never a traceback."""
@@ -57,7 +60,9 @@ class Commands(LazyGroup):
 
         if not standalone_mode:
             return run()
-        end(run, debug="--debug" in (sys.argv if args is None else args))
+        words = sys.argv[1:] if args is None else list(args)
+        command = next((word for word in words if not word.startswith("-")), "")
+        end(run, debug="--debug" in words, grades=command not in WITHOUT_GRADES)
 
 
 @click.group(

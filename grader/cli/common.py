@@ -74,4 +74,5 @@ def confirmed(question: str, command: str) -> bool:
     try:
         return click.confirm(for_stream(question, sys.stderr), err=True)
     except click.Abort:
+        click.echo(err=True)  # the terminal has shown ^C behind the question
         return False

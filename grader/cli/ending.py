@@ -15,6 +15,7 @@ from grader.model.errors import GraderError
 
 PASSED, FAILED, WRONG, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTION = "Interrupted: nothing was graded and nothing is left running."
+NO_GRADE = "Interrupted: nothing is left running."
 
 
 class Terminated(KeyboardInterrupt):
@@ -25,9 +26,9 @@ class Terminated(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-def end(run: Callable[[], Any], *, debug: bool) -> NoReturn:
+def end(run: Callable[[], Any], *, debug: bool, grades: bool = True) -> NoReturn:
     """Call `run` and exit with the code that it gives, or with that of the error that it raised. `debug` lets one that
-    nobody foresaw through."""
+    nobody foresaw through; `grades` says that there would have been a grade."""
     try:
         with leaving.handled(leaving.Stop(Terminated, lambda number: 128 + number)):
             code = run()
@@ -35,7 +36,7 @@ def end(run: Callable[[], Any], *, debug: bool) -> NoReturn:
         _show_usage(error)
         code = WRONG
     except (click.Abort, KeyboardInterrupt) as error:
-        say(INTERRUPTION)
+        say(INTERRUPTION if grades else NO_GRADE)
         code = getattr(error.__cause__ or error, "exit_code", INTERRUPTED)
     except GraderError as error:
         say(f"grader: {error}")

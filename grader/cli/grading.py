@@ -148,7 +148,7 @@ def _begun(root: Path, asked: Options) -> tuple[list[str], int]:
     """The exercises that the student has begun, and the code that faulty ones among the others cost."""
     if asked.submission or asked.from_runs:
         raise UsageError("Say which exercise this is for, as in `grade 03 --submission FILE`.")
-    listed = list(overview.entries(root))
+    listed = overview.entries(root)
     code = tell_faults(listed)
     names = [entry.name for entry in listed if entry.begun]
     if not names and not code:

@@ -162,7 +162,7 @@ def _unfinished(store: Store) -> Interview | None:
 
 def _drawn(asked: InterviewOptions, root: Path, store: Store, banks: Sequence[Bank]) -> Interview:
     now, seed = clock.now(), secrets.randbelow(2**31)
-    exercises = [entry.exercise for entry in overview.entries(root) if entry.exercise]
+    exercises = [entry.exercise for entry in overview.loaded(root) if entry.exercise]
     if not exercises:
         raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")
     exercise = _exercise(asked, exercises, store, now, seed)

@@ -15,6 +15,6 @@ from grader.practice import history, overview
 def command(color: bool | None) -> int:
     """List all exercises with points and time, and which you have begun or passed."""
     root = catalog.repository_root()
-    listed = [*overview.entries(root, history.passed_names(root))]
+    listed = overview.entries(root, history.passed_names(root))
     console.show(overview.table(listed, **console.style(color)))
     return tell_faults(listed)

@@ -37,7 +37,7 @@ def command(as_json: bool, html: Path | None, delete: bool, yes: bool, plain: bo
     if delete:
         return _forget(store_of(root), yes)
     store, _ = readable_store_of(root)
-    listed = list(overview.entries(root))
+    listed = list(overview.loaded(root))
     exercises = [entry.exercise for entry in listed if entry.exercise]
     found = history.standings(exercises, store, drawing.passed_in(interviews.held(store)))
     topics = mastery.topics(exercises, course_banks(root), store, clock.now())

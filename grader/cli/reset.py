@@ -20,7 +20,8 @@ def command(ex: str, yes: bool) -> int:
     if stubs.untouched(exercise, stub):
         console.tell(f"{exercise.stub} is the stub already; nothing was done.")
         return PASSED
-    if not yes and not confirmed(f"Replace {exercise.stub} by the stub?", "reset"):
+    keeping = ", and keep your file beside it" if exercise.stub.exists() else ""
+    if not yes and not confirmed(f"Put the stub back as {exercise.stub}{keeping}?", "reset"):
         console.say("Nothing was reset.")
         return FAILED
     kept = stubs.reset(exercise, stub)

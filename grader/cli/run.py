@@ -28,15 +28,16 @@ from grader.wording.plain import finding_lines
 def command(ex: str, ranks: int, submission: Path | None, seconds: float, sandbox: str, device: str) -> int:
     """Run the file of exercise EX on ranks, to play with it; nothing is judged.
 
-    Each rank calls the file's own main(rank, world_size). Without one the file runs as a script, so that its
-    `if __name__ == "__main__":` does, as under torchrun: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
-    set. What ranks print comes with their number, a deadlock is told, Ctrl-C ends all of them. Each works in an empty
-    folder of its own, which goes afterwards.
+    Each rank calls the file's own main(rank, world_size). Where the exercise's functions are graded in a process group,
+    main finds one as well, unless the file calls init_process_group itself. Without a main the file runs as a script,
+    so that its `if __name__ == "__main__":` does, as under torchrun: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT are set. What ranks print comes with their number, a deadlock is told, Ctrl-C ends all of them. Each
+    works in an empty folder of its own, which goes afterwards.
     """
     exercise, root = exercise_called(ex)
     handed_in = receive(exercise, submission, root)
     if handed_in.problem:
-        console.show("\n".join(finding_lines(handed_in.problem, exercise)))
+        console.show_fitted("\n".join(finding_lines(handed_in.problem, exercise)))
         return FAILED
     case = play.case_of(exercise, handed_in, ranks, seconds)
     need_torch()
@@ -44,5 +45,5 @@ def command(ex: str, ranks: int, submission: Path | None, seconds: float, sandbo
         session.start()
         console.say(f"Starting {count(ranks, 'rank')} of {exercise.file}. Ctrl-C ends all of them.")
         run = play.play(exercise, handed_in, case, session, console.show)
-    console.show("\n".join(play.ending(run, exercise)))
+    console.show_fitted("\n".join(play.ending(run, exercise)))
     return FAILED if run.diagnosis else PASSED

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from grader.cli import tty
+
 
 @contextlib.contextmanager
 def shown(stream: TextIO, label: str, *, spinner: bool) -> Iterator[Callable[[str], None]]:
@@ -17,7 +19,7 @@ def shown(stream: TextIO, label: str, *, spinner: bool) -> Iterator[Callable[[st
     from rich.console import Console
     from rich.text import Text
 
-    with Console(file=stream).status(Text(label), spinner="line") as status:
+    with tty.unechoed(), Console(file=stream).status(Text(label), spinner="line") as status:
         yield lambda phase: status.update(Text(f"{label}: {phase}"))
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 LETTERS: Mapping[str, str] = {
@@ -39,6 +39,37 @@ def use_letters() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="letters")
+
+
+@contextlib.contextmanager
+def unechoed() -> Iterator[None]:
+    """Nothing that is typed is shown meanwhile, where it would stand in the middle of a line that is repainted. Whoever
+    asks next reads it all the same."""
+    before = _terminal()
+    if before is None:
+        yield
+        return
+    import termios
+
+    quiet = [*before]
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+
+
+def _terminal() -> list[Any] | None:
+    """How the terminal that this process reads is set; None where there is none, or it is another process's."""
+    with contextlib.suppress(ImportError, OSError, ValueError, AttributeError):
+        import termios
+
+        descriptor = sys.stdin.fileno()
+        if os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp():
+            return termios.tcgetattr(descriptor)
+    return None
 
 
 def mend() -> None:

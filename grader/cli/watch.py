@@ -34,7 +34,7 @@ def command(ex: str | None, submission: Path | None, seed: int | None, sandbox: 
 
 def _coming(root: Path) -> str:
     """The exercise to go on with."""
-    listed = [entry.exercise for entry in overview.entries(root) if entry.exercise]
+    listed = [entry.exercise for entry in overview.loaded(root) if entry.exercise]
     coming = history.next_one(history.standings(listed, readable_store_of(root)[0]))
     if coming is None and not listed:
         raise UsageError(f"{root / 'exercises'} holds no exercise that can be loaded.")

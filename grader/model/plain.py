@@ -27,7 +27,7 @@ PLAIN_TYPES: Mapping[str, Meaning] = {
     "BdbQuit": Meaning(
         subject="A debugger was called (breakpoint or pdb), and nobody sits at it",
         short="a debugger was called, and nobody sits at it",
-        hint="Ranks have no keyboard while they are graded. Print what you want to know.",
+        hint="Ranks have no keyboard. Print what you want to know.",
     ),
     "ForgedReport": Meaning(subject="The grader was told one thing twice", short="the grader was told one thing twice"),
     "MalformedMessage": Meaning(

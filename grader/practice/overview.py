@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
@@ -17,8 +19,8 @@ from grader.wording.paper import on_paper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the list. `fault` is set where the exercise's folder is wrong, and then `exercise` is None. `passed`
-    says that it was passed once, whatever its file holds now."""
+    """One line of the list. `fault` is set where the exercise's folder is wrong; `exercise` is None there, and where
+    nobody has looked yet. `passed` says that it was passed once, whatever its file holds now."""
 
     name: str
     exercise: Exercise | None
@@ -27,23 +29,37 @@ class Entry:
     fault: AuthorError | None = None
 
 
-def entries(root: Path, passed: Collection[str] = ()) -> Iterator[Entry]:
-    """All exercises in order, of which these were `passed`. One that is at fault hides none of the others."""
+def entries(root: Path, passed: Collection[str] = ()) -> list[Entry]:
+    """All exercises in order, of which these were `passed`, and which others are begun. Processes look into the
+    students' files, as many at a time as there are processors, while the next exercises are loaded."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        looks = {}
+        listed = []
+        for entry in loaded(root):
+            listed.append(replace(entry, passed=entry.name in passed))
+            if entry.exercise and entry.name not in passed:
+                looks[entry.name] = pool.submit(submission.begun, entry.exercise, root)
+        return [
+            replace(entry, begun=looks[entry.name].result() if entry.name in looks else entry.passed)
+            for entry in listed
+        ]
+
+
+def loaded(root: Path) -> Iterator[Entry]:
+    """All exercises in order, without a look into the student's files. One that is at fault hides none of the
+    others."""
     for name in catalog.all_names(root):
         try:
-            exercise = catalog.load(name, root)
+            yield Entry(name=name, exercise=catalog.load(name, root))
         except AuthorError as fault:
             yield Entry(name=name, exercise=None, fault=fault)
-        else:
-            begun = submission.begun(exercise, root)
-            yield Entry(name=name, exercise=exercise, begun=begun, passed=name in passed)
 
 
 def cells(entry: Entry) -> tuple[str, str, str, str, str]:
     """Number, title, points, time box and state, as a student reads them."""
     exercise = entry.exercise
     if exercise is None:
-        return number_of(entry.name), entry.name, "", "", "at fault"
+        return number_of(entry.name), entry.name, "", "", "at fault" if entry.fault else ""
     state = "passed" if entry.passed else "begun" if entry.begun else ""
     return exercise.number, exercise.title, f"{exercise.max_score:g}", f"{exercise.time_box} min", state
 

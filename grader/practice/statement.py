@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.markdown import Markdown
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Markdown, TableElement
 from rich.syntax import Syntax
+from rich.table import Table
 
 from grader import calling
 from grader.catalog import reference
@@ -29,7 +31,22 @@ def statement(exercise: Exercise) -> str:
 
 def rendered(markdown: str, *, color: bool, width: int) -> str:
     """A statement for a terminal."""
-    return on_paper(Markdown(markdown), color=color, width=min(width, WIDEST))
+    return on_paper(_Statement(markdown), color=color, width=min(width, WIDEST))
+
+
+class _WholeTable(TableElement):
+    """A table that folds what is too long for its column: of a call that is cut, the arguments are missing."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for part in super().__rich_console__(console, options):
+            if isinstance(part, Table):
+                for column in part.columns:
+                    column.overflow = "fold"
+            yield part
+
+
+class _Statement(Markdown):
+    elements = {**Markdown.elements, "table_open": _WholeTable}  # noqa: RUF012 — so it is in Rich
 
 
 def solution(exercise: Exercise, root: Path, allowed: bool) -> str:

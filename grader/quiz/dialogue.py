@@ -42,6 +42,8 @@ class Dialogue:
     keys: Mapping[str, Callable[[Question], Judgement | None]] = field(default_factory=dict)
     told: str = ""
     """The keys as a prompt names them."""
+    skips: str = "goes on without an answer"
+    """What skipping does."""
 
     def put(self, question: Question, heading: str) -> Answered:
         """Show a question and read until an answer can be judged. What `ask` raises ends it."""
@@ -60,6 +62,6 @@ class Dialogue:
     @property
     def _way_out(self) -> str:
         """For somebody who does not know, and was just asked once more."""
-        ways = {"skip": "skip, which goes on without an answer", "later": "later, which comes back to it"}
+        ways = {"skip": f"skip, which {self.skips}", "later": "later, which comes back to it"}
         told = ", or ".join(way for key, way in ways.items() if key in self.keys)
         return f" Or {told}." if told else ""

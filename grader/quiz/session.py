@@ -21,7 +21,7 @@ from grader.quiz.questions import Bank, Item, Question
 
 _RATINGS = {"1": Rating.Again, "2": Rating.Hard, "3": Rating.Good, "4": Rating.Easy}
 _RATE = "How well did you know it? 1 not at all, 2 with effort, 3 well, 4 at once: "
-_KEYS = "? hint, ? again or skip the answer, q quit"
+_KEYS = "? hint, ? again or skip shows the answer, q quit"
 _END_WORDS = {"q", "quit", "exit"}
 
 
@@ -127,7 +127,15 @@ class QuizSession:
 
     def _dialogue(self) -> Dialogue:
         keys = {"?": self._help, "skip": _skipped}
-        return Dialogue(page=self.page, now=self.now, ask=self._line, say=self.say, keys=keys, told="?, skip, q")
+        return Dialogue(
+            page=self.page,
+            now=self.now,
+            ask=self._line,
+            say=self.say,
+            keys=keys,
+            told="?, skip, q",
+            skips="shows the answer",
+        )
 
     def _line(self, prompt: str) -> str:
         typed = self.ask(prompt).strip()

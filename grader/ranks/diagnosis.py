@@ -41,7 +41,7 @@ A_LOCK = "Who waits for a lock or a queue needs another thread of the same rank:
 ONE_ALONE = "What do the other ranks do when one alone raises?"
 AT_IMPORT = 'Ranks import the file before they have a group. What tries it out belongs under if __name__ == "__main__".'
 GROUP_WORDS = ("process group", "rendezvous")
-NOBODY_TYPES = "Ranks have no keyboard while they are graded: input() finds nothing."
+NOBODY_TYPES = "Ranks have no keyboard: input() finds nothing."
 
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""

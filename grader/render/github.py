@@ -14,10 +14,10 @@ from pathlib import Path
 from grader.model import Finding, Outcome, Report, Result, Verdict
 from grader.model.errors import UsageError
 from grader.visibility import for_student
-from grader.wording.advice import begun
+from grader.wording.advice import unwritten
 from grader.wording.markdown import escape, table
 from grader.wording.marks import MARKS, NO_MARK, OUR_FAULT
-from grader.wording.plain import finding_lines
+from grader.wording.plain import finding_lines, general_hints
 from grader.wording.summary import Block, page, sections
 from grader.wording.text import blocked_by, points, safe, safe_report
 
@@ -126,9 +126,9 @@ def _error(faults: Sequence[_Fault]) -> str:
     first = faults[0]
     lines = [line for fault in faults for line in finding_lines(fault.finding, fault.report.exercise)]
     titles = dict.fromkeys(verdict.check.title for fault in faults for verdict in fault.checks)
-    checks = [(fault, verdict) for fault in faults for verdict in fault.checks if begun(fault.report)]
+    checks = [(fault, verdict) for fault in faults for verdict in fault.checks if not unwritten(verdict, fault.report)]
     hints = [hint for pair in checks for hint in _hints(*pair)]
-    hints += [hint for _, verdict in checks for hint in verdict.check.hints[:1]]
+    hints += [hint for fault, verdict in checks for hint in general_hints(verdict, fault.report)[:1]]
     lines += [f"Hint: {' '.join(hints[0].split())}"] if hints else []
     line = first.finding.line or 1
     return command("error", safe("\n".join(lines), MESSAGE), file=first.path, line=line, title=_title(list(titles)))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from grader.model import Finding, Outcome, Report, Result
-from grader.wording.advice import begun, says_unwritten
+from grader.model import Finding, Outcome, Report, Result, Verdict
+from grader.wording.advice import says_unwritten, unwritten
 from grader.wording.marks import OUR_FAULT
 from grader.wording.plain import cause
 from grader.wording.text import safe, safe_report
@@ -33,14 +33,14 @@ def _lines(report: Report, path_of: PathOf) -> Iterator[str]:
         if verdict.outcome is not Outcome.FAILED:
             continue
         for finding in verdict.findings or (Finding(subject=verdict.message),):
-            if (seen := _known(finding, report)) not in told:
+            if (seen := _known(finding, verdict, report)) not in told:
                 told.add(seen)
                 yield _line(file, finding, verdict.check.title)
 
 
-def _known(finding: Finding, report: Report) -> Finding:
-    """What makes two findings one: of an exercise that nobody has begun, that it is not written yet."""
-    if says_unwritten(finding) and not begun(report):
+def _known(finding: Finding, verdict: Verdict, report: Report) -> Finding:
+    """What makes two findings one: of a function that nobody has begun, that it is not written yet."""
+    if says_unwritten(finding) and unwritten(verdict, report):
         return Finding(subject="", line=finding.line)
     return cause(finding)
 

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from grader import calling
 from grader.model import Finding, Outcome, RankRecord, Report, Run, Verdict
-from grader.model.words import count, rank_list
-from grader.wording.advice import begun, first_to_write, replay, says_unwritten, where_to_start
+from grader.model.words import rank_list
+from grader.wording.advice import next_step, replay, unwritten, where_to_start
 from grader.wording.editor import Editor
 from grader.wording.layout import crop, hang, paint, paragraph, spaced, strip_lines, value, wrap
 from grader.wording.marks import FINDINGS_ON_A_TERMINAL, MARKS, NO_MARK, OUR_FAULT, UNJUDGED
-from grader.wording.plain import cause, deadlock_of, in_trouble, untold, waits
-from grader.wording.text import blocked_by, place, points, safe_report
+from grader.wording.plain import cause, deadlock_of, folded, general_hints, in_trouble, more_lines, untold, waits
+from grader.wording.text import blocked_by, in_world, place, points, safe_report
 
 NARROWEST, WIDEST = 40, 100
 """Columns. Beyond the second, points stand too far from their titles."""
@@ -97,13 +97,13 @@ class _Page:
         return [line for block in blocks for line in block]
 
     def start(self) -> Lines:
-        """Where to begin, when nothing has been written yet."""
-        if begun(self.report):
+        """Where to begin, when nothing has been written yet, or what is next."""
+        step = next_step(self.report)
+        if step is None:
             return []
-        file, beside = where_to_start(self.report)
-        text = Text.assemble(("Where to start: ", "bold"), "open ", (file, "cyan"), f" and read README.md {beside}; ")
-        text.append("the first thing to write is ").append(first := first_to_write(self.report), "cyan").append(".")
-        if self.editor and (found := re.search(r"\(line (\d+)\)$", first)):
+        text = Text.assemble((f"{step.label}: ", "bold"), f"{step.lead} ", (step.name, "cyan"), ".")
+        text.highlight_words([where_to_start(self.report)[0]], "cyan")
+        if self.editor and (found := re.search(r"\(line (\d+)\)$", step.name)):
             self.editor.link(text, self.path, int(found[1]), f"line {found[1]}")
         return wrap(text, self.width)
 
@@ -152,12 +152,12 @@ class _Page:
         return hang(Text.assemble(" ", (mark, style), " "), body)
 
     def explained(self, title: Lines, reason: str, room: int, whole: bool) -> Lines:
-        """The title with the reason behind it, or below where there is no room. Only a `whole` one takes more lines."""
+        """The title with the reason behind it, or below where there is no room. A `whole` one is never cut."""
         left = room - title[-1].cell_len - 3
         if reason and (len(reason) <= left or (left >= 24 and not whole)):
             title[-1].append(f" · {crop(reason, left)}", "dim")
         elif reason:
-            title += paragraph(Text("  "), Text(reason if whole else crop(reason, room - 2), "dim"), room)
+            title += paragraph(Text("  "), Text(reason, "dim"), room)
         return title
 
     def reason(self, verdict: Verdict) -> str:
@@ -168,7 +168,7 @@ class _Page:
             case Outcome.SKIPPED:
                 return f"skipped: {verdict.message}" if verdict.message else "skipped"
             case Outcome.FAILED if verdict.findings and not self.own(verdict):
-                if self.unwritten(verdict):
+                if unwritten(verdict, self.report):
                     return "not written yet"
                 owner = self.owners[cause(verdict.findings[0])]
                 return f"as above: {owner.check.title}" if owner else ""
@@ -187,11 +187,14 @@ class _Page:
         lines += [line for finding in left[:FINDINGS_ON_A_TERMINAL] for line in self.finding(finding)]
         if len(left) > FINDINGS_ON_A_TERMINAL:
             lines.append(Text(f"    … and {len(left) - FINDINGS_ON_A_TERMINAL} more", "dim"))
-        return lines + self.hint([*(finding.hint for finding in own if finding.hint), *verdict.check.hints])
+        hints = [finding.hint for finding in own if finding.hint]
+        return lines + self.hint([*hints, *general_hints(verdict, self.report)])
 
     def own(self, verdict: Verdict) -> list[Finding]:
         """The findings that are shown under this check and not under an earlier one."""
-        return [] if self.unwritten(verdict) else [f for f in verdict.findings if self.owners[cause(f)] is verdict]
+        if unwritten(verdict, self.report):
+            return []
+        return [finding for finding in verdict.findings if self.owners[cause(finding)] is verdict]
 
     # ── one finding ──
 
@@ -240,11 +243,9 @@ class _Page:
 
     def table(self, run: Run) -> Lines:
         """Rank, what it waits in, line."""
-        rows = [("rank", "waits in", "line"), *waits(run)]
-        wide = min(max(len(state) for _, state, _ in rows), self.width - 18)
-        lines = [
-            Text(f"      {rank:<4}  {crop(state, wide):<{wide}}  {line:>4}".rstrip()) for rank, state, line in rows
-        ]
+        rows = folded([("rank", "waits in", "line"), *waits(run)], self.width - 18)
+        wide = max(len(state) for _, state, _ in rows)
+        lines = [Text(f"      {rank:<4}  {state:<{wide}}  {line:>4}".rstrip()) for rank, state, line in rows]
         lines[0].stylize("dim")
         for text, (_, _, line) in zip(lines[1:], rows[1:], strict=True):
             if self.editor and line.isdecimal():
@@ -263,16 +264,10 @@ class _Page:
         lines = text.strip("\n").split("\n")
         if len(lines) > OUTPUT_LINES:
             head, tail = 3, OUTPUT_LINES - 4
-            lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines, all with --html FILE)"]
-        where = f"on {count(world, 'rank')}" if run.case.probe else "when the file was imported"
+            lines[head:-tail] = [more_lines(lines[head:-tail], ", all with --html FILE", " with --html FILE")]
+        where = in_world(world) if run.case.probe else "when the file was imported"
         label = Text.assemble(f"  {rank_list([r.rank for r in ranks])} printed", (f" · {where}", "dim"))
         return [label, *(Text.assemble(("  │ ", "dim"), crop(line, self.width - 4)) for line in lines)]
-
-    # ── what the report says about the whole ──
-
-    def unwritten(self, verdict: Verdict) -> bool:
-        """Whether a check failed only because nothing has been written yet."""
-        return any(map(says_unwritten, verdict.findings)) and not begun(self.report)
 
 
 def _printed(rank: RankRecord) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -20,5 +21,11 @@ def begun(exercise: Exercise, root: Path) -> bool:
         return False
     if exercise.stub_digest and source.strip():
         return hashlib.sha256(source).hexdigest() != exercise.stub_digest
-    problem, untouched = look(source, [entry.name for entry in exercise.requires])
+    return _begun(source, tuple(entry.name for entry in exercise.requires))
+
+
+@functools.lru_cache(maxsize=256)
+def _begun(source: bytes, names: tuple[str, ...]) -> bool:
+    """Remembered, for each look takes a process."""
+    problem, untouched = look(source, names)
     return bool(source.strip()) if problem else not untouched

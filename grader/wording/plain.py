@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from grader.model import Deadlocked, Exercise, Finding, Outcome, RankRecord, Report, Run, Verdict
+from grader.model import (
+    Deadlocked,
+    Ending,
+    Exercise,
+    Finding,
+    Outcome,
+    Raised,
+    RankRecord,
+    Report,
+    Run,
+    TimedOut,
+    Verdict,
+)
 from grader.model.plain import ours
-from grader.model.words import count, rank_list
-from grader.wording.advice import begun, first_to_write, where_to_start
+from grader.model.words import rank_list
+from grader.wording.advice import next_step, unusable, unwritten
 from grader.wording.marks import FINDINGS_SHOWN, OUR_FAULT
+from grader.wording.rations import cut_before
 from grader.wording.strip import legend, strips
-from grader.wording.text import blocked_by, ended, place, waiting
+from grader.wording.text import blocked_by, ended, in_world, place, waiting
 
 VALUE_LINES = 12
 OUTPUT_LINES = 40
 STRIP_WIDTH = 70
+LACKS = ("ContractError", "ModuleNotFoundError")
+"""Errors that say of a file that something is not there."""
 
 Row = tuple[str, str, str]
 
@@ -44,23 +60,45 @@ def _failure(verdict: Verdict, report: Report) -> list[str]:
         lines.append(f"… and {len(left) - FINDINGS_SHOWN} more findings")
     if not verdict.findings:
         lines += verdict.message.splitlines()[:VALUE_LINES]
-    hint = hint_of(verdict) if begun(report) else ""
+    hint = hint_of(verdict, report)
     return [*lines, f"Hint: {hint}"] if hint else lines
 
 
 def beginning(report: Report) -> str:
-    """Where to start, for who has written nothing yet."""
-    if begun(report):
-        return ""
-    file, beside = where_to_start(report)
-    first = first_to_write(report)
-    return f"Where to start: open {file} and read README.md {beside}; the first thing to write is {first}."
+    """Where to start, for who has written nothing yet, or what is next."""
+    step = next_step(report)
+    return f"{step.label}: {step.sentence()}" if step else ""
 
 
-def hint_of(verdict: Verdict) -> str:
+def hint_of(verdict: Verdict, report: Report) -> str:
     """The one hint that is given: a finding's own goes before the check's."""
-    hints = [*(finding.hint for finding in verdict.findings if finding.hint), *verdict.check.hints]
-    return " ".join(hints[0].split()) if hints else ""
+    hints = [*(finding.hint for finding in verdict.findings if finding.hint), *general_hints(verdict, report)]
+    return " ".join(hints[0].split()) if hints and not unwritten(verdict, report) else ""
+
+
+def general_hints(verdict: Verdict, report: Report) -> tuple[str, ...]:
+    """The check's own hints, where they can help: they say nothing of a function that is not written yet, of a file
+    that cannot be graded, or of ranks that a signal has ended or that never came to an end."""
+    if verdict.findings and (unwritten(verdict, report) or set(verdict.findings) & set(unusable(report))):
+        return ()
+    about = {finding.case for finding in verdict.findings}
+    runs = [run for run in report.runs if run.case.id in about and run.diagnosis]
+    return () if any(_says_nothing(run, verdict.findings) for run in runs) else verdict.check.hints
+
+
+def _says_nothing(run: Run, findings: Sequence[Finding]) -> bool:
+    """Whether the findings are those of a run that never came to what is judged: a signal or an endless computation has
+    ended it, or the file lacks what is asked for or what it imports."""
+    if run.diagnosis is None or not set(run.diagnosis.findings) & set(findings):
+        return False
+    first = [rank.ending for rank in run.ranks if rank.rank in run.diagnosis.ranks]
+    return run.diagnosis.kind == "killed" or (bool(first) and all(map(_came_to_nothing, first)))
+
+
+def _came_to_nothing(ending: Ending) -> bool:
+    if isinstance(ending, Raised):
+        return ending.importing or ending.type in LACKS
+    return isinstance(ending, TimedOut) and ending.wait is None
 
 
 def finding_lines(finding: Finding, exercise: Exercise) -> list[str]:
@@ -133,16 +171,20 @@ def deadlock_table(run: Run, exercise: Exercise, width: int | None = None) -> li
     numbers stay."""
     head = finding_lines(Finding(subject="Deadlock: no rank can go on", case=run.case.id), exercise)
     rows = [("rank", "waits in", "line"), *waits(run)]
-    wide = max(len(state) for _, state, _ in rows)
     if width is not None:
-        wide = min(wide, max(8, width - 14))
-    cells = [(rank, shortened(state, wide), line) for rank, state, line in rows]
-    return [*head, *(f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in cells)]
+        rows = folded(rows, max(8, width - 14))
+    wide = max(len(state) for _, state, _ in rows)
+    return [*head, *(f"  {rank:<4}  {state:<{wide}}  {line:>4}".rstrip() for rank, state, line in rows)]
 
 
-def shortened(text: str, width: int) -> str:
-    """`text` in at most `width` letters."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+def folded(rows: Sequence[Row], width: int) -> list[Row]:
+    """The rows of the table, where a state that is longer than `width` takes several."""
+    parts = [(rank, textwrap.wrap(state, width, break_on_hyphens=False) or [""], line) for rank, state, line in rows]
+    return [
+        (rank, part, line) if index == 0 else ("", part, "")
+        for rank, states, line in parts
+        for index, part in enumerate(states)
+    ]
 
 
 def strip_lines(run: Run) -> list[str]:
@@ -178,9 +220,9 @@ def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
 # ── what ranks printed ──
 
 
-def printed(report: Report, whole: str = "") -> list[tuple[str, list[str]]]:
+def printed(report: Report, whole: str = "", kept: str = "") -> list[tuple[str, list[str]]]:
     """What the ranks of the first run in trouble printed: a label and the lines for each group that printed alike.
-    Where some are left out, `whole` says what has them all."""
+    Where some are left out, `whole` says what has them all, or `kept` what has those that are still there."""
     run = in_trouble(report)
     if run is None:
         return []
@@ -189,8 +231,8 @@ def printed(report: Report, whole: str = "") -> list[tuple[str, list[str]]]:
         if rank.output.strip():
             shown.setdefault(rank.output, []).append(rank.rank)
     world = len(run.ranks)
-    where = f"on {count(world, 'rank')}" if run.case.probe else "when the file was imported"
-    return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text, whole)) for text, ranks in shown.items()]
+    where = in_world(world) if run.case.probe else "when the file was imported"
+    return [(f"{rank_list(ranks)} printed, {where}", _trimmed(text, whole, kept)) for text, ranks in shown.items()]
 
 
 def in_trouble(report: Report) -> Run | None:
@@ -205,12 +247,20 @@ def _in_trouble(run: Run, report: Report) -> bool:
     return any(rank.output.strip() for rank in run.ranks) and (run.diagnosis is not None or run.case.id in blamed)
 
 
-def _trimmed(text: str, whole: str) -> list[str]:
+def more_lines(lines: Sequence[str], whole: str, kept: str) -> str:
+    """That these lines are not shown. Where more was left out before among them, nothing has all."""
+    lost = cut_before("\n".join(lines))
+    if not lost:
+        return f"… ({len(lines)} more lines{whole})"
+    return f"… ({len(lines) - len(lost)} more lines{kept}; others are lost)"
+
+
+def _trimmed(text: str, whole: str, kept: str) -> list[str]:
     lines = [line.rstrip() for line in text.strip("\n").split("\n")]
     if len(lines) > OUTPUT_LINES:
         head = OUTPUT_LINES // 2
         tail = OUTPUT_LINES - head - 1
-        lines[head:-tail] = [f"… ({len(lines) - head - tail} more lines{whole})"]
+        lines[head:-tail] = [more_lines(lines[head:-tail], whole, kept)]
     return lines
 
 

@@ -6,6 +6,7 @@ a letter may take four of them, and ten where a page has to escape it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -28,6 +29,9 @@ FINDINGS = 800_000
 TEXTS_OF_AN_ENDING = ("type", "message", "code", "signal", "limit", "caught")
 LEAST_TEXT, LONGEST = 40, 600
 """Letters of one text that are shown at least, and at most."""
+
+_CUTS = re.compile(r"^… (\d+ bytes|[\d,]+ more characters(?: and \d+ bytes)?)(?: left out)? …$", re.MULTILINE)
+"""The supervisor's note in what a rank printed, and that of `_ends`."""
 
 Event = Communication | Span
 
@@ -137,7 +141,15 @@ def _ends(text: str, room: int) -> str:
     """The beginning and the end of a text, each with half of the room."""
     half = max(LEAST_TEXT, room * len(text) // (2 * _letters(text)))
     left = len(text) - 2 * half
-    return text if left <= 0 else f"{text[:half]}\n… {left:,} more characters …\n{text[-half:]}"
+    if left <= 0:
+        return text
+    earlier = "".join(f" and {lost} left out" for lost in cut_before(text[half:-half]))
+    return f"{text[:half]}\n… {left:,} more characters{earlier} …\n{text[-half:]}"
+
+
+def cut_before(text: str) -> list[str]:
+    """What earlier cuts of a rank's output say that they have left out there: "1312000 bytes"."""
+    return _CUTS.findall(text)
 
 
 def _texts(ending: Ending) -> list[str]:

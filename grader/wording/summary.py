@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from grader.model import Finding, Outcome, Report, Result, Verdict
-from grader.wording.advice import begun, replay
+from grader.wording.advice import replay
 from grader.wording.markdown import code, escape, fence, table
 from grader.wording.marks import FINDINGS_SHOWN, MARKS
 from grader.wording.plain import (
@@ -97,6 +97,6 @@ def _failure(verdict: Verdict, findings: Sequence[Finding], report: Report) -> I
         lines = details(verdict, report)
     if lines:
         yield fence(lines)
-    hint = hint_of(verdict) if begun(report) else ""
+    hint = hint_of(verdict, report)
     if hint and findings:
         yield [f"Hint: {code(hint)}" if any(finding.hint for finding in findings) else f"Hint: {escape(hint)}"]

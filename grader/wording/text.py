@@ -155,11 +155,16 @@ def place(finding: Finding, exercise: Exercise) -> str:
     return " · ".join(filter(None, parts))
 
 
+def in_world(world_size: int) -> str:
+    """`on 3 ranks`; that there is no rank but one is not said so, for it reads as if the others had done well."""
+    return f"on {count(world_size, 'rank')}" if world_size != 1 else "at world size 1"
+
+
 def _ranks_in_world(ranks: Sequence[int], world_size: int | None) -> str:
     if world_size is None:
         return rank_list(ranks) if ranks else ""
     if world_size == 1 or not ranks:
-        return f"on {count(world_size, 'rank')}"
+        return in_world(world_size)
     if len(set(ranks)) == world_size:
         return f"all {world_size} ranks" if world_size > 2 else "both ranks"
     return f"{rank_list(ranks)} of {world_size}"

@@ -203,6 +203,15 @@ def test_without_torch_a_sentence_names_the_remedy(fake, monkeypatch):
     assert not fake.asked
 
 
+def test_a_command_that_grades_nothing_does_not_say_so(monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("grader.catalog.repository_root", interrupted)
+    result = call("list")
+    assert (result.exit_code, result.stderr.splitlines()) == (130, ["", "Interrupted: nothing is left running."])
+
+
 def test_ctrl_c_is_one_sentence_and_130(fake):
     fake.error = KeyboardInterrupt()
     result = call("grade", "1")

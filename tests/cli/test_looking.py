@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from grader.cli import cli
 from grader.grading.request import Request
 from grader.model import Finding, Outcome
+from grader.practice import statement
 from tests.commands import DONE, MANIFEST, begin, call, refused
 from tests.fakes import FakeSession
 
@@ -193,3 +194,10 @@ def test_an_exercise_without_hints_says_so(root):
     manifest = root / "exercises/01_add/exercise.yaml"
     manifest.write_text("".join(line for line in MANIFEST.splitlines(True) if not line.startswith("hints")))
     assert "has no hints of its own" in refused(call("hint", "1"))
+
+
+def test_a_table_of_a_statement_keeps_what_its_cells_hold_on_a_narrow_terminal():
+    row = "| `dist.all_gather_object(objects, thing)` | the same for any Python object; N places |"
+    table = f"| call | what |\n|---|---|\n{row}\n"
+    page = statement.rendered(table, color=False, width=50)
+    assert "…" not in page and "thing)" in "".join(page.split())

@@ -6,9 +6,11 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 from grader import catalog
+from grader.cli import cli
 from tests.commands import DONE, STUB, call, refused
 
 
@@ -59,6 +61,31 @@ def test_reset_asks_and_refuses_where_nobody_can_answer(root, committed):
     student.write_text(DONE)
     assert "add ARGS=--yes" in refused(call("reset", "1"))
     assert student.read_text() == DONE
+
+
+def test_reset_says_that_the_file_is_kept_before_it_asks(root, committed, monkeypatch, capfd):
+    """And what is said after Ctrl-C stands on a line of its own."""
+    (root / "exercises/01_add/add.py").write_text(DONE)
+    asked: list[str] = []
+
+    def confirm(question: str, err: bool) -> bool:
+        asked.append(question)
+        raise click.Abort
+
+    monkeypatch.setattr("grader.cli.common.sys.stdin", FakeTerminal())
+    monkeypatch.setattr("click.confirm", confirm)
+    with pytest.raises(SystemExit):
+        cli(["reset", "1"])
+    assert len(asked) == 1 and "keep your file beside it?" in asked[0]
+    assert capfd.readouterr().err == "\nNothing was reset.\n"
+    assert (root / "exercises/01_add/add.py").read_text() == DONE
+
+
+class FakeTerminal:
+    """Somebody sits there."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_reset_without_a_stub_in_git_says_so_and_changes_nothing(root):

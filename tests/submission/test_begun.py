@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,22 @@ class Sampler:
         raise NotImplementedError
 '''
 REQUIRES = ("train_ddp", "Sampler", "Sampler.set_epoch")
+
+
+def test_the_same_bytes_are_looked_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look takes a process."""
+    exercise = exercise_at(root)
+    looks: list[bytes] = []
+
+    def look(source: bytes, names: object) -> tuple[None, bool]:
+        looks.append(source)
+        return None, True
+
+    monkeypatch.setattr(sys.modules["grader.submission.begun"], "look", look)
+    for text in (STUB + "# once", STUB + "# once", STUB + "# again"):
+        write(root / "exercises" / "03_train_ddp" / "train_ddp.py", text.encode())
+        assert not begun(exercise, root)
+    assert len(looks) == 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 from grader.practice.overview import Entry
 from grader.practice.watch.keys import KEYS, failing_line
@@ -112,6 +114,37 @@ def test_the_list_is_loaded_walked_and_left():
     assert pressed(state, "down", "enter").effects == (Load(name="04_launch"),)
     assert pressed(state, "enter").effects == () and pressed(state, "quit").overlay is Overlay.NONE
     assert pressed(state, *["up"] * 5).cursor == 0
+
+
+def test_what_is_found_out_of_the_exercises_later_moves_nothing():
+    """The list is there at once with what is known; what files hold is looked at meanwhile."""
+    known = tuple(Entry(name=name, exercise=None) for name in NAMES)
+    found = tuple(replace(entry, exercise=replace(reports.EXERCISE, name=entry.name), begun=True) for entry in known)
+    state = pressed(advance(fresh(), Listed(entries=known)), "down")
+    assert "at fault" not in shown(state)
+    later = advance(state, Listed(entries=found, since=True))
+    assert later.cursor == state.cursor == 2 and later.overlay is Overlay.LIST and "begun" in shown(later)
+    left = advance(pressed(state, "quit"), Listed(entries=found, since=True))
+    assert left.overlay is Overlay.NONE and left.effects == ()
+
+
+def test_a_key_for_the_list_waits_for_no_look_into_files(tmp_path, monkeypatch):
+    office = Office(tmp_path)
+    look, done = threading.Event(), threading.Event()
+
+    def entries(root: Path, passed: object) -> list[Entry]:
+        look.wait(20)
+        done.set()
+        return [Entry(name="90_total", exercise=None), Entry(name="91_total", exercise=None, begun=True)]
+
+    monkeypatch.setattr("grader.practice.overview.entries", entries)
+    office.loop.handle(Key(name="list"))
+    assert office.loop.state.overlay is Overlay.LIST and not done.is_set()
+    look.set()
+    while not isinstance(event := office.events.get(timeout=20), Listed):
+        pass
+    assert event.since and event.entries[1].begun
+    office.effects.close()
 
 
 def test_a_submission_from_elsewhere_is_neither_reset_nor_left():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from grader.model import Case, Diagnosis, Finding, Run
 from grader.practice.watch import details, pages, plain
 from grader.practice.watch.nouns import Ended, Event, Said, Saved
 from grader.practice.watch.state import State, advance
@@ -30,6 +33,19 @@ def test_a_syntax_error_keeps_its_caret_in_place():
     lines = shown(graded(reports.syntax_error()), 100).splitlines()
     caret = next(index for index, line in enumerate(lines) if line.strip() == "^")
     assert lines[caret - 1].index("nesterov") == lines[caret].index("^")
+
+
+def test_a_syntax_error_is_told_whichever_check_is_selected():
+    report = reports.syntax_error()
+    state = graded(report)
+    for check in (verdict.check.id for verdict in report.verdicts):
+        text = shown(replace(state, chosen=check), 100)
+        assert text.count("SyntaxError") == 1 and text.count("line 31") == 1, check
+    fault = Finding(subject="train_ddp.py could not be imported", actual="ModuleNotFoundError: nosuch", line=1)
+    imported = Run(case=Case(name="import", world_size=1, probe=""), ranks=(), seconds=0.1,
+                   diagnosis=Diagnosis(kind="raised", ranks=(0,), findings=(fault,)))  # fmt: skip
+    state = graded(replace(report, submission=reports.submission(), runs=(imported,)))
+    assert "ModuleNotFoundError: nosuch" in shown(replace(state, chosen="leaves"), 100)
 
 
 EVERY = [

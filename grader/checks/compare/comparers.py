@@ -8,6 +8,7 @@ from grader.checks.compare.leaves import judged
 from grader.checks.compare.question import Judged, Pair, Question
 from grader.checks.compare.ranks import disagreements
 from grader.checks.compare.structure import walk
+from grader.checks.compare.text import is_tensor
 from grader.checks.tolerance import Reduction
 from grader.model import Finding, Value
 
@@ -73,16 +74,17 @@ def identical(
     question = Question(subject=subject, case=case)
     if len(by_rank) < 2:
         return iter(())
-    return _within_budget(disagreements(question, by_rank), budget, question)
+    return _within_budget(disagreements(question, by_rank), budget, question, next(iter(by_rank.values())))
 
 
 def _answer(question: Question, actual: Value, expected: Value, budget: int) -> Iterator[Finding]:
     found = sorted(walk(actual, expected, ()), key=lambda item: isinstance(item, Pair))
-    return _within_budget((judged(question, item) for item in found), budget, question)
+    return _within_budget((judged(question, item) for item in found), budget, question, expected)
 
 
-def _within_budget(outcomes: Iterable[Judged], budget: int, question: Question) -> Iterator[Finding]:
-    """The first few findings; where there are more than `budget`, the last line counts the rest."""
+def _within_budget(outcomes: Iterable[Judged], budget: int, question: Question, like: Value) -> Iterator[Finding]:
+    """The first few findings; where there are more than `budget`, the last line counts the rest. What is compared is
+    `like` this value."""
     total = wrong = 0
     kept: list[Callable[[], Finding]] = []
     for outcome in outcomes:
@@ -94,6 +96,11 @@ def _within_budget(outcomes: Iterable[Judged], budget: int, question: Question) 
     shown = kept if wrong <= budget or budget <= 1 else kept[:-1]
     yield from (build() for build in shown)
     if len(shown) < len(kept):
-        noun = "entries" if question.plain_floats else "tensors"
+        noun = "tensors" if not question.plain_floats and _holds_tensors(like) else "entries"
         rest = f"… and {wrong - len(shown)} more of {total} {noun} differ"
         yield Finding(subject=rest, ranks=question.ranks, case=question.case)
+
+
+def _holds_tensors(value: Value) -> bool:
+    """Whether all that is compared in a value are tensors."""
+    return all(isinstance(item, Pair) and is_tensor(item.expected) for item in walk(value, value, ()))

@@ -17,6 +17,12 @@ MOST_RANKS = 16
 OUTPUT = 2**40
 """Bytes that a rank may print: as many as somebody likes to look at."""
 
+NO_GROUP = "Default process group has not been initialized"
+JOIN = (
+    "Nobody has joined a group for main; it does so itself: "
+    'dist.init_process_group("gloo", rank=rank, world_size=world_size).'
+)
+
 Say = Callable[[str], None]
 Printed = Callable[[int, bytes], None]
 
@@ -29,15 +35,23 @@ class Session(Protocol):
 
 def case_of(exercise: Exercise, submission: Submission, ranks: int, seconds: float) -> Case:
     """The run that is wanted. Raises UsageError where the file has nothing that could be run."""
+    as_script = exercise.script or _is_script(exercise, submission.source)
     return Case(
         name="run",
         world_size=ranks,
         probe="play",
         deadline=seconds,
-        parameters={"as_script": exercise.script or _is_script(exercise, submission.source)},
+        parameters={"as_script": as_script},
+        process_group=not as_script and has_group(exercise, submission.source),
         limits=Limits(output=OUTPUT),
         folder=Path(__file__).parent,
     )
+
+
+def has_group(exercise: Exercise, source: bytes) -> bool:
+    """Whether main finds the default process group, as the functions do where they are graded: in exercises that say
+    so, unless the file joins one itself."""
+    return any(case.process_group for case in exercise.cases) and b"init_process_group" not in source
 
 
 def _is_script(exercise: Exercise, source: bytes) -> bool:
@@ -97,5 +111,7 @@ def ending(run: Run, exercise: Exercise) -> Iterator[str]:
         yield from deadlock_lines(run, exercise)
     for finding in untold(run.diagnosis.findings, run if stuck else None):
         yield from finding_lines(finding, exercise)
+    if any(NO_GROUP in finding.actual for finding in run.diagnosis.findings):
+        yield f"Hint: {JOIN}"
     for hint in filter(None, (finding.hint for finding in run.diagnosis.findings)):
         yield f"Hint: {hint}"

@@ -11,6 +11,7 @@ from grader.practice.watch.keys import hints_of
 from grader.practice.watch.nouns import LiveCase, Row, State
 from grader.practice.watch.pages import Lines
 from grader.wording import plain
+from grader.wording.advice import unusable
 from grader.wording.layout import crop, hang, paragraph, spaced, strip_lines, value, wrap
 from grader.wording.marks import FINDINGS_SHOWN
 from grader.wording.plain import beginning, deadlock_of, deadlock_table, finding_lines, printed, untold
@@ -22,6 +23,7 @@ def details(state: State, width: int) -> Lines:
     parts = [
         [line for case in state.live for line in live_lines(case, width)],
         _told("", state.fault, width) if state.fault else [],
+        problem_lines(state, width),
         start_lines(state, width),
         _passed(state, width) or check_lines(state, width),
     ]
@@ -61,6 +63,17 @@ def start_lines(state: State, width: int) -> Lines:
     """Where to begin, when nothing has been written yet."""
     text = beginning(state.current) if state.current else ""
     return wrap(Text(text), width) if text else []
+
+
+def problem_lines(state: State, width: int) -> Lines:
+    """Why the file cannot be graded at all, unless the selected check tells that itself."""
+    report, row = state.current, state.selected
+    faults = unusable(report) if report else ()
+    verdict = verdict_of(report, row) if report and row else None
+    if report is None or (verdict and verdict.outcome is Outcome.FAILED and set(verdict.findings) & set(faults)):
+        return []
+    lines = [line for finding in faults[:FINDINGS_SHOWN] for line in finding_lines(finding, report.exercise)]
+    return _indented(lines, width)
 
 
 def check_lines(state: State, width: int) -> Lines:
@@ -134,7 +147,9 @@ def _hints(state: State, row: Row, findings: Sequence[Finding], width: int) -> L
 
 def _printed(verdict: Verdict, report: Report, width: int) -> Iterator[Lines]:
     """What the ranks printed."""
-    for label, lines in printed(report, "; o opens a page with all")[:2] if verdict.outcome is Outcome.FAILED else ():
+    if verdict.outcome is not Outcome.FAILED:
+        return
+    for label, lines in printed(report, "; o opens a page with all", "; o opens a page with them")[:2]:
         head = wrap(Text(f"{label[:1].upper()}{label[1:]}:"), width)
         yield head + [Text(f"  │ {crop(line, width - 4)}") for line in lines]
 

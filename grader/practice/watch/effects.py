@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from grader.model import Exercise, Report, alone
 from grader.model.errors import GraderError
 from grader.practice import history, overview
 from grader.practice import reset as again
+from grader.practice.overview import Entry
 from grader.practice.watch.files import Files, digest_of, files_of
 from grader.practice.watch.link import Link, words_of
 from grader.practice.watch.nouns import (
@@ -87,6 +89,8 @@ class Effects:
     start_worker: StartWorker = Link
     _workers: list[Worker] = field(default_factory=list)
     _files: Files | None = None
+    _entries: tuple[Entry, ...] = ()
+    _looking: threading.Thread | None = None
 
     def carry_out(self, effect: Effect) -> Event | None:
         """What comes of it at once, so that a key which is pressed meanwhile finds it done. Never raises for what a
@@ -120,7 +124,7 @@ class Effects:
             case Load():
                 return self.place.load(effect.name)
             case List():
-                return _listed(self.place.root)
+                return self._list()
             case Open():
                 return Notice(text=self._open(effect))
             case Reset():
@@ -139,6 +143,24 @@ class Effects:
             self._files.close()
         self._files = Files(self.place.files(effect.exercise), effect.digest, self.emit)
 
+    def _list(self) -> Listed:
+        """What is known of the exercises, at least their names; a thread looks how they stand now."""
+        if self._looking is None or not self._looking.is_alive():
+            self._looking = threading.Thread(target=self._look, name="list", daemon=True)
+            self._looking.start()
+        names = catalog.all_names(self.place.root)
+        known = {entry.name: entry for entry in self._entries}
+        return Listed(entries=tuple(known.get(name, Entry(name=name, exercise=None)) for name in names))
+
+    def _look(self) -> None:
+        root = self.place.root
+        try:
+            self._entries = tuple(overview.entries(root, history.passed_names(root)))
+        except (GraderError, OSError) as error:
+            self.emit(Notice(text=str(error)))
+        else:
+            self.emit(Listed(entries=self._entries, since=True))
+
     def _open(self, effect: Open) -> str:
         """Write the page or the timelines, and show them where there is a screen for that."""
         name = effect.report.exercise.name
@@ -147,10 +169,6 @@ class Effects:
         if effect.kind == "trace":
             return f"The timelines are in {path}; open that file in ui.perfetto.dev."
         return f"{'Opened' if opened(path) else 'The report is'} {path}"
-
-
-def _listed(root: Path) -> Listed:
-    return Listed(entries=tuple(overview.entries(root, history.passed_names(root))))
 
 
 def rendered(kind: str, report: Report) -> str:

@@ -67,9 +67,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """The course's exercises, as they were asked for."""
+    """The course's exercises, as they were asked for, or what was found out of them `since`."""
 
     entries: tuple[Entry, ...]
+    since: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich.text import Text
 
 from grader.model import Outcome
@@ -15,8 +17,11 @@ from grader.wording.text import points
 Lines = list[Text]
 STATUS = {"passed": ("passed", "green"), "failed": ("failed", "red"), "error": ("not judged in full", "yellow")}
 MORE = "? all keys"
-FOOT = ("h hint", "n next", "r rerun", "e where", "o report", "q quit", MORE)
-"""The keys that are always in sight, as many as there is room for; the way to the others comes first."""
+QUIT = "q quit"
+FOOT = ("h hint", "n next", "r rerun", "e where", "o report", QUIT, MORE)
+"""The keys that are always in sight, as many as there is room for; the way to the others and out comes first."""
+PAIRS = {"up": "down", "rerun": "replay", "next": "previous"}
+"""Keys that share a line of the help, so that a small window has room for all of it."""
 
 
 def header(state: State, width: int, rows: int = 2) -> Lines:
@@ -96,11 +101,11 @@ def footer(state: State, width: int) -> Lines:
     """What there is to say, in at most three lines, or else the keys."""
     if state.notice:
         return wrap(Text(state.notice, "bold"), width)[:3]
-    kept = [MORE]
-    for told in FOOT[:-1]:
-        if len("  ".join([*kept, told])) <= width:
-            kept.insert(-1, told)
-    return [Text("  ".join(kept), "dim")]
+    kept = {MORE}
+    for told in (QUIT, *FOOT):
+        if len("  ".join({*kept, told})) <= width:
+            kept.add(told)
+    return [Text("  ".join(told for told in FOOT if told in kept), "dim")]
 
 
 def overlay(state: State, width: int) -> Lines:
@@ -116,9 +121,18 @@ def overlay(state: State, width: int) -> Lines:
 
 
 def _help(width: int) -> Lines:
-    told = [("save", "grade again; a grade that runs is called off"), *KEYS.values(), ("PgUp PgDn", "scroll")]
+    told = [("save", "grade again; a grade that runs is called off"), *_keys(), ("PgUp PgDn", "scroll")]
     lines = [line for key, what in told for line in paragraph(Text(f"{key:<9} ", "bold"), Text(what), width)]
-    return [*lines, Text(), Text("Any key goes back.", "dim")]
+    return [*lines, Text("Any key goes back.", "dim")]
+
+
+def _keys() -> Iterator[tuple[str, str]]:
+    for name, (key, what) in KEYS.items():
+        if name in PAIRS:
+            second, other = KEYS[PAIRS[name]]
+            yield f"{key} {second}", f"{what}; {other}"
+        elif name not in PAIRS.values():
+            yield key, what
 
 
 def _list(state: State, width: int) -> Lines:

@@ -100,6 +100,9 @@ def _moved_to(state: State, event: Loaded) -> State:
 
 def _listed(state: State, event: Listed) -> State:
     names = [entry.name for entry in event.entries]
+    if event.since and names == [entry.name for entry in state.entries]:
+        return replace(state, entries=event.entries)
     here = names.index(state.exercise.name) if state.exercise.name in names else 0
-    overlay = Overlay.LIST if names else Overlay.NONE
+    shown = not event.since or state.overlay is Overlay.LIST
+    overlay = (Overlay.LIST if names else Overlay.NONE) if shown else state.overlay
     return replace(state, overlay=overlay, entries=event.entries, cursor=here, names=tuple(names))

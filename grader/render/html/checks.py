@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from grader.model import Entry, Finding, Outcome, Report, Verdict
-from grader.wording.advice import begun
 from grader.wording.marks import FINDINGS_IN_A_BROWSER, MARKS, OUR_FAULT, UNJUDGED
+from grader.wording.plain import general_hints
 from grader.wording.text import blocked_by, place
 
 
@@ -67,14 +67,14 @@ def checks(id: str, entry: Entry, places: dict[str, str]) -> Iterator[CheckView]
         own = [view.finding.hint for view in findings if view.finding.hint]
         failed = verdict.outcome is Outcome.FAILED
         new = not findings or any(not view.told for view in findings)
-        general = verdict.check.hints[0] if failed and verdict.check.hints and not own and new else ""
+        general = next(iter(general_hints(verdict, entry.report)), "") if failed and not own and new else ""
         yield CheckView(
             id=f"{id}-c{number}",
             verdict=verdict,
             mark=MARKS[verdict.outcome][0],
             worth=verdict.check.points * entry.scale,
             reason=_reason(verdict, entry.report),
-            hint=general.strip() if begun(entry.report) else "",
+            hint=general.strip(),
             findings=tuple(findings[:FINDINGS_IN_A_BROWSER]),
             left_out=max(0, len(findings) - FINDINGS_IN_A_BROWSER),
         )

@@ -15,7 +15,7 @@ from grader.render.html.runs import RunView, run_view, went_wrong
 from grader.render.html.runs import pictures as pictures_of
 from grader.render.html.shapes import Picture
 from grader.render.html.source import Line, Mark, marked, shown_lines
-from grader.wording.advice import begun, first_to_write, replay, where_to_start
+from grader.wording.advice import Step, next_step, replay
 from grader.wording.layout import crop
 from grader.wording.text import ended, safe_report
 
@@ -31,7 +31,7 @@ class ExerciseView:
     lines: tuple[Line, ...]
     problem: FindingView | None
     command: str
-    start: str
+    start: Step | None
     hidden: int
     uncounted: float
 
@@ -79,16 +79,10 @@ def _exercise(id: str, entry: Entry, pictures: Sequence[Picture | None], by: str
         lines=shown_lines(report.submission, marked(_marks(checks, runs, fault))),
         problem=fault,
         command=" ".join(replay(report, by)),
-        start="" if begun(report) else _start(report),
+        start=next_step(report),
         hidden=sum(verdict.check.visibility != "visible" for verdict in report.verdicts),
         uncounted=sum(v.check.points for v in report.verdicts if not v.outcome.counted),
     )
-
-
-def _start(report: Report) -> str:
-    file, beside = where_to_start(report)
-    first = first_to_write(report)
-    return f"open {file} and read README.md {beside}; the first thing to write is {first}."
 
 
 def _marks(
