@@ -114,6 +114,14 @@ def test_runs_that_a_fact_rests_on_are_asked_for_each_time(runs: Runs, asked: li
     assert worked == ["both", "first", "doubled by 2", "doubled by 2"]
 
 
+def test_a_fact_rests_on_the_runs_of_facts_that_were_known_before(runs: Runs, asked: list[str]) -> None:
+    first(runs)
+    both(runs)
+    asked.clear()
+    both(runs)
+    assert asked == ["first", "second"]
+
+
 def test_what_does_not_hold_is_found_out_once(runs: Runs) -> None:
     assert not holds(is_four, runs)
     assert not holds(is_four, runs)

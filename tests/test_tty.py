@@ -16,6 +16,20 @@ from tests import batches, small
 from tests.commands import call
 
 ROOT = Path(__file__).parents[1]
+TYPES = """
+seen = b""
+while b"ready" not in seen:
+    seen += os.read(screen, 1024)
+os.write(screen, b"{keys}")
+try:
+    while chunk := os.read(screen, 1024):
+        seen += chunk
+except OSError:
+    pass
+sys.stdout.buffer.write(seen)
+"""
+"""What a pseudo-terminal's other side does: types once somebody is ready, and prints all that was shown."""
+
 RAW = """
 import os, pty, sys, termios, tty
 pid, screen = pty.fork()
@@ -27,17 +41,7 @@ if pid == 0:
     print("ready", flush=True)
     print("you typed", input(), flush=True)
     os._exit(0)
-seen = b""
-while b"ready" not in seen:
-    seen += os.read(screen, 1024)
-os.write(screen, b"yes\\r")
-try:
-    while chunk := os.read(screen, 1024):
-        seen += chunk
-except OSError:
-    pass
-sys.stdout.buffer.write(seen)
-"""
+""" + TYPES.format(keys="yes\\r")
 
 
 ECHO = """
@@ -50,17 +54,7 @@ if pid == 0:
         line = sys.stdin.readline()
     print("read", line.strip().upper(), "echo", bool(termios.tcgetattr(0)[3] & termios.ECHO), flush=True)
     os._exit(0)
-seen = b""
-while b"ready" not in seen:
-    seen += os.read(screen, 1024)
-os.write(screen, b"typed\\n")
-try:
-    while chunk := os.read(screen, 1024):
-        seen += chunk
-except OSError:
-    pass
-sys.stdout.buffer.write(seen)
-"""
+""" + TYPES.format(keys="typed\\n")
 
 
 def test_what_is_typed_while_a_spinner_turns_is_not_shown_and_not_lost():

@@ -32,7 +32,7 @@ class Facts:
             return self._known[key][0]()
         outcome, asked = self._known[key]
         for ask in asked:
-            ask()
+            self.asking(ask)
         return outcome()
 
     @contextlib.contextmanager

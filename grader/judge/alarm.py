@@ -3,10 +3,8 @@ pytest's terminal, which judging does without."""
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
-from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -33,17 +31,6 @@ class Alarm:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         return was_set
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Not set; afterwards set anew, if it was set before."""
-        seconds = self._seconds
-        self.cancel()
-        try:
-            yield
-        finally:
-            if seconds:
-                self.set(seconds)
 
     def _ring(self, number: int, frame: FrameType | None) -> NoReturn:
         raise TimeoutError(f"the check has worked for more than {self._seconds:g} s")

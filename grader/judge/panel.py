@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +44,36 @@ class Panel:
         """Files of checks that could not be read, and why."""
         self.interruption: BaseException | None = None
         self._alarm = Alarm()
+        self._timed: tuple[pytest.Item, Any] | None = None
+        """The check under way, and how its alarm is set."""
 
     def _noting(self, run_case: Callable[[Case], Run]) -> Callable[[Case], Run]:
         """The same, and what it gives is noted. The check that waits for it has no less time for that."""
 
         def noted(case: Case) -> Run:
-            with self._alarm.paused():
+            with self._off_the_clock():
                 self._asked_for.append(run_case(case))
             return self._asked_for[-1]
 
         return noted
 
+    @contextlib.contextmanager
+    def _off_the_clock(self) -> Iterator[None]:
+        """Without an alarm for the check under way, ours or pytest-timeout's; it is set anew afterwards."""
+        item, settings = self._timed or (None, None)
+        if item is None:
+            yield
+            return
+        item.ihook.pytest_timeout_cancel_timer(item=item)
+        try:
+            yield
+        finally:
+            item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
+
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_timeout_set_timer(self, settings: Any) -> bool | None:
-        """Set our alarm in the place of pytest-timeout's, where it can be set."""
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> bool | None:
+        """Set our alarm in the place of pytest-timeout's, where it can be set: in the main thread."""
+        self._timed = item, settings
         return self._alarm.set(settings.timeout) or None
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +82,19 @@ def test_no_alarm_rings_for_a_check_that_waits_for_a_run(exercise: Exercise) -> 
     verdicts = judge_live(exercise, run_case)
     assert {verdict.outcome for verdict in verdicts} == {Outcome.PASSED}
     assert alarms and not any(alarms)
+
+
+def test_nor_does_pytests_own_where_judging_is_in_another_thread(exercise: Exercise) -> None:
+    """It would end the process."""
+    alarms = []
+
+    def run_case(case: Case) -> Run:
+        alarms.extend(thread.name for thread in threading.enumerate() if "checks.py" in thread.name)
+        return next(run for run in right_runs() if run.case.id == case.id)
+
+    with ThreadPoolExecutor(1) as pool:
+        verdicts = pool.submit(judge_live, exercise, run_case).result()
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.PASSED} and not alarms
 
 
 WRONG = {
