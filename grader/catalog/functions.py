@@ -16,15 +16,22 @@ _PREFIX = "test_"
 
 def compiled_fault(source: str) -> SyntaxError | None:
     """Why `source` cannot be compiled, or None. Nothing of it is executed."""
+    found = _parsed(source)
+    return found if isinstance(found, SyntaxError) else None
+
+
+def _parsed(source: str) -> ast.Module | SyntaxError:
+    """The syntax tree of `source`, or why it cannot be compiled."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(source, "<source>", "exec", dont_inherit=True)
+            found = ast.parse(source)
+            compile(found, "<source>", "exec", dont_inherit=True)
+            return found
     except SyntaxError as error:
         return error
     except (RecursionError, MemoryError, ValueError) as error:
         return SyntaxError(str(error) or "nested too deeply")
-    return None
 
 
 def tree(path: Path) -> ast.Module:
@@ -38,11 +45,7 @@ def tree(path: Path) -> ast.Module:
 @functools.lru_cache(maxsize=64)
 def _tree(source: str) -> ast.Module | SyntaxError:
     """Remembered, since a watched exercise is loaded at each save."""
-    if fault := compiled_fault(source):
-        return fault
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(source)
+    return _parsed(source)
 
 
 def top_level_names(path: Path) -> list[str]:
