@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grader.checks.replay import but_rounding
 from grader.checks.tolerance import BLOCK, Reduction, Tolerance, lost_in_difference, magnitude, tolerance
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -191,3 +192,16 @@ def test_what_a_difference_loses_is_allowed_and_hides_nothing_else(dtype: torch.
     taken, step = (before - after).double(), rate * gradient.double()
     assert ((taken - step).abs() <= lost).all()
     assert not ((taken - 2 * step).abs() <= lost)[step.abs() > 2 * lost].any()
+
+
+def test_a_step_too_small_for_its_state_is_as_wanted_and_a_wrong_one_is_not() -> None:
+    """As in the last batch of a model that is sure of its single sample: a gradient of 1e-8 beside values of 1."""
+    before = {"weight": torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)}
+    gradient = {"weight": torch.tensor([3e-8, -1e-8, 2e-8], dtype=torch.float64)}
+    for factor, right in ((1, True), (1.001, False), (0, False)):
+        after = {"weight": before["weight"] - 0.2 * factor * gradient["weight"]}
+        used = {"weight": (before["weight"] - after["weight"]) / 0.2}
+        assert factor != 1 or not used["weight"].allclose(gradient["weight"], rtol=1e-10, atol=0)
+        assert but_rounding(used, gradient, before, after, 0.2)["weight"].equal(gradient["weight"]) is right
+    after = {"weight": torch.full((3,), torch.nan, dtype=torch.float64)}
+    assert but_rounding(after, gradient, before, after)["weight"].isnan().all()

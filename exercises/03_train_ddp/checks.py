@@ -14,7 +14,6 @@ from itertools import chain, pairwise
 from torch.nn.functional import cross_entropy
 
 from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, once, places, replay
-from grader.checks.tolerance import lost_in_difference
 
 DEFAULTS = {"batch_size": 32, "lr": 0.1}
 STEPS = 4
@@ -76,14 +75,8 @@ class Training:
         return [{name: (before[name] - after[name]) / rate for name in names} for before, after in pairs]
 
     def but_rounding(self, step, used, wanted, rate=1.0):
-        """What a step used, and what is wanted in its place where they are no further apart than the states round: of a
-        large parameter and a small gradient little is left in the difference of two states."""
-        found = {}
-        for name, one in used.items():
-            lost = lost_in_difference(self.states[step][name], self.states[step + 1][name])
-            near = (one - wanted[name]).abs() * abs(rate) <= lost
-            found[name] = wanted[name].where(near & one.isfinite(), one)
-        return found
+        """What a step used, with what is wanted in its place where the states' rounding hides the difference."""
+        return replay.but_rounding(used, wanted, *self.states[step : step + 2], rate)
 
     @cached_property
     def gradients(self):

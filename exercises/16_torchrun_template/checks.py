@@ -329,6 +329,7 @@ def expect_step(found, step, rank, rate, mean):
     """What a rank took off its parameters in a step, divided by the learning rate."""
     before, after = found.states[rank][step : step + 2]
     used = {name: (before[name] - after[name]) / rate for name in mean}
+    used = replay.but_rounding(used, mean, before, after, rate)
     subject = f"{found.told}: the gradient applied in step {step + 1} to"
     how = {"steps": STEPS, "budget": 2, "ranks": [rank]}
     if not holds(found.run.expect_close, used, mean, subject, **how):  # to explain takes longer than to compare

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from grader.checks.tolerance import lost_in_difference
+
 Tensors = dict[str, torch.Tensor]
 Memory = dict[str, Any]
 """What an optimizer keeps of one parameter."""
@@ -55,6 +57,22 @@ def projection(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tenso
     """The factor f by which f · right comes closest to left, in least squares; 0 where `right` is 0."""
     size = dot(right, right)
     return dot(left, right) / size if size else 0.0
+
+
+def but_rounding(
+    used: Mapping[str, torch.Tensor],
+    wanted: Mapping[str, torch.Tensor],
+    before: Mapping[str, torch.Tensor],
+    after: Mapping[str, torch.Tensor],
+    rate: float = 1.0,
+) -> Tensors:
+    """What a step used, which is (before - after) / rate, and what is wanted in its place where they are no further
+    apart than the states round: of a large parameter and a small gradient little is left in that difference."""
+    found = {}
+    for name, one in used.items():
+        near = (one - wanted[name]).abs() * abs(rate) <= lost_in_difference(before[name], after[name])
+        found[name] = wanted[name].where(near & one.isfinite(), one)
+    return found
 
 
 # -- optimizers, for one parameter p with gradient g; they give back its new value ------------------------------------
