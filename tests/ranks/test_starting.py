@@ -85,3 +85,19 @@ def student(rank):
         run_on_ranks("plant", session=session, **how)
         runs = [run_on_ranks("student", session=session, preload=names, **how) for names in (wanted, ())]
     assert [run.ranks[0].observations["imported"] for run in runs] == [[[True, True, False], 1.5]] * 2
+
+
+def test_a_rank_finds_no_thread_and_no_temporary_file_of_others(run_on_ranks: RunIt) -> None:
+    """Whoever waits for all threads comes to an end, and files of one name do not meet, whatever runs beside."""
+    source = """\
+import tempfile, threading
+
+def student(rank):
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join()
+    rank.record("threads", threading.active_count())
+    rank.record("own", tempfile.gettempdir() == str(rank.scratch))
+"""
+    run = run_on_ranks("student", source=source, world_size=1, process_group=False)
+    assert run.ranks[0].observations == {"threads": 1, "own": True}, run.diagnosis

@@ -5,6 +5,7 @@ Messages to the supervisor are `b"O" + wire frame` (an observation) or `b"J" + J
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import gc
@@ -16,6 +17,7 @@ import types
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from grader.ranks.inside import flight_recorder, setup, waits
@@ -123,8 +125,8 @@ class Rank:
             _tell_trace(self)
 
     def be_seen(self, name: str) -> None:
-        """Let the supervisor look at this rank from outside, now: what memory it has, which processes are below it, and
-        which files are in its folders. The judge is told under this name, and the rank is not. Each name once."""
+        """Let the supervisor look at this rank from outside, now: its memory, the processes below it, and the files in
+        its folders. The judge is told under this name, and the rank is not. Each name once."""
         self._looked_at = Future()
         _tell(self.send, {"see": name})
         self.waiting("the grader's look at this rank", self._looked_at.result)
@@ -212,19 +214,17 @@ def main(index: int, scene: Scene, ends: list[tuple[Any, Any]]) -> None:
 
 
 def _serve(index: int, scene: Scene, channel: Any, send: Callable[[bytes], None]) -> None:
-    released = threading.Event()
-    file = scene.student_file
-    rank = Rank(scene, index, send)
+    heard: SimpleQueue[int] = SimpleQueue()  # of the second thread: its number, and at last that the rank may leave
+    file, rank = scene.student_file, Rank(scene, index, send)
     if scene.trace:
         rank.tracer = _tracer(file, rank.began)
-    monitor = threading.Thread(target=_answer, args=(channel, rank, released, file), daemon=True)
-    monitor.start()
-    _tell(send, {"hello": os.getpid(), "own": [monitor.native_id], "device": rank.device.type})
+    _thread.start_new_thread(_answer, (channel, rank, heard, file))
+    _tell(send, {"hello": os.getpid(), "own": [heard.get()], "device": rank.device.type})
     ending = _call(rank, scene, file)
     setup.flush()
     _tell_trace(rank)
     _tell(send, {"ending": ending})
-    released.wait()
+    heard.get()
     os._exit(0)  # while `rank` is still alive: the destructor of a group that it holds may wait for ever
 
 
@@ -234,8 +234,10 @@ def _tracer(file: str, began: int) -> Any:
     return Tracer(file, began)
 
 
-def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> None:
-    """The second thread: tells what the rank waits in whenever the supervisor asks."""
+def _answer(channel: Any, rank: Rank, heard: SimpleQueue[int], file: str) -> None:
+    """Tells what the rank waits in whenever the supervisor asks. Runs in a thread that `threading` does not know, so
+    that whoever counts a process's threads, or waits for all of them, does not come upon it."""
+    heard.put(threading.get_native_id())
     main_thread = threading.main_thread().ident or 0
     own = {threading.get_ident()}
     with contextlib.suppress(EOFError, OSError):
@@ -249,7 +251,7 @@ def _answer(channel: Any, rank: Rank, released: threading.Event, file: str) -> N
             _tell_trace(rank)
             snapshot = {**waits.snapshot(main_thread, own, file), "caught": rank.caught}
             _tell(rank.send, {"snapshot": snapshot, "request": request.decode()})
-    released.set()
+    heard.put(0)
 
 
 def _tell_trace(rank: Rank) -> None:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import types
 from collections.abc import Iterable
 from pathlib import Path
@@ -52,6 +53,7 @@ def set_up(index: int, scene: Scene, output: Any) -> None:
     os.chdir(scratch)
     for name in ("HOME", "TMPDIR"):
         os.environ[name] = str(scratch)
+    tempfile.tempdir = None  # the host may have asked where it is, and ranks of several runs would share that
     _apply_environment(scene)
     _redirect(output)
     limits.limit(scene.bounds)
