@@ -57,8 +57,8 @@ class Pass(TypedDict):
 
 
 class Step(TypedDict):
-    """One call of `train_step`: the parameters around it, the gradients of each optimizer step in it, and the samples
-    in each micro-batch of the list after it."""
+    """One call of `train_step`: the parameters around it, the gradients of each optimizer step in it, and what is left
+    of the list after it: the place that each pair had before, or -1 for another object."""
 
     before: Tensors
     after: Tensors
@@ -206,6 +206,7 @@ def expect_gradient(run, probe, call, plan):
             rank.expect_close(found, rounded(gradient), subject)
         except CheckFailed:  # to explain takes longer than to compare, so only what is wrong is explained
             clauses = explained(probe, run, call, rank.rank, step["before"], batches)
+            clauses |= divided_as_before(probe, run, call, gradient)
             clauses = {clause: rounded(one) for clause, one in clauses.items()}
             rank.expect_close(found, rounded(gradient), subject, alternatives=clauses, budget=2)
 
@@ -219,6 +220,18 @@ def explained(probe, run, call, rank, parameters, batches):
         "this is the gradient of this rank's own samples": whole[rank],
         "every rank counts the same here, however many samples it has": replay.mean(whole),
         "every micro-batch of every rank counts the same here, whatever its size": replay.mean(every),
+    }
+
+
+def divided_as_before(probe, run, call, gradient):
+    """Gradients that are divided by the samples of an earlier call, where those were others, by a clause for each."""
+    samples = [sum(map(sum, probe.PLANS[plan][: run.world_size])) for _, plan in calls(run)]
+    return {
+        f"this is divided by {count}, the number of samples in an earlier call": {
+            name: one * samples[call] / count for name, one in gradient.items()
+        }
+        for count in dict.fromkeys(samples[:call])
+        if count != samples[call]
     }
 
 
@@ -374,8 +387,6 @@ def test_empty(runs, probe):
         if several:
             run.require_finished()
             judge_plan([run], probe, "equal")
-    for run in runs_of(runs, "steps"):
-        for rank in run:
-            for call, plan in calls(run):
-                subject = f"the samples in each micro-batch of the list after a call {SITUATIONS[plan]}"
-                rank.expect_equal(rank.read(f"call {call}", Step)["left"], probe.PLANS[plan][rank.rank], subject)
+    for _, rank, _, plan, step in steps_of(runs, probe):
+        subject = f"the pairs in the list after a call {SITUATIONS[plan]}, by their places before it (-1: another)"
+        rank.expect_equal(step["left"], list(range(len(probe.PLANS[plan][rank.rank]))), subject)

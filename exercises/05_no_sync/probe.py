@@ -104,10 +104,9 @@ def micro_batches(secret, call, plan, rank, loss):
     return batches
 
 
-def samples_in(pair):
-    """How many samples a pair of inputs and targets has; 0 for what is none."""
-    inputs = pair[0] if isinstance(pair, tuple) and pair else None
-    return len(inputs) if isinstance(inputs, torch.Tensor) and inputs.dim() else 0
+def places_of(items, others):
+    """For each object in a list, its place among others; -1 for one that is not there."""
+    return [next((place for place, other in enumerate(others) if other is one), -1) for one in items]
 
 
 def source(plans, call):
@@ -251,7 +250,7 @@ class Trainer:
         function, loss_fn = rank.student.train_step, LOSSES[loss]
         optimizer = self.optimizers[optimizer_of(rank.parameters, call)]
         self.prepare(optimizer, call, plan)
-        before = self.network.state()
+        before, handed = self.network.state(), list(batches)
         with rank.region(f"call {call}"):
             returned = function(self.ddp_model, optimizer, batches, loss_fn)
         rank.record(
@@ -261,7 +260,7 @@ class Trainer:
                 "after": self.network.state(),
                 "gradients": optimizer.noted,
                 "passes": self.network.passes,
-                "left": [samples_in(one) for one in batches],
+                "left": places_of(batches, handed),
                 "type": type(returned).__name__,
                 "is_float": isinstance(returned, float),
                 "loss": values.number(returned),

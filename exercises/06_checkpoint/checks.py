@@ -16,13 +16,15 @@ STEPS = 6
 
 class Loaded(Attempt):
     """One call of load_checkpoint: what it returned, `epoch` if it was an int; the model's values after it, whether
-    they are still on the device where they were, and which tensors are no longer those that the model had."""
+    they are still on the device where they were, which tensors are no longer those that the model had, and which modes
+    of its modules have changed."""
 
     returned: str
     epoch: int | None
     state: Tensors
     stayed: bool
     replaced: list[str]
+    switched: list[str]
 
 
 class Found(Attempt):
@@ -75,14 +77,14 @@ class Training:
         decayed = {option: options[option] * self.probe.DECAY**count for option, count in self.decays.items()}
         return {**self.options, **options, **decayed}
 
-    def without(self, what):
-        """The same as of now, but the optimizer has forgotten something: its "state", or how an option has decayed."""
+    def loaded_into(self, fresh, without):
+        """The same as of now, but the optimizer has some things from a `fresh` training: its "state", or how an option
+        has decayed."""
         other = copy.copy(self)
         other.optimizer = copy.deepcopy(self.optimizer)
-        if what == "state":
-            other.optimizer.memory.clear()
-        else:
-            other.decays = {**self.decays, what: 0}
+        if "state" in without:
+            other.optimizer.memory = copy.deepcopy(fresh.optimizer.memory)
+        other.decays = {option: (fresh if option in without else self).decays[option] for option in self.decays}
         return other
 
 
@@ -304,25 +306,36 @@ def test_resumes(runs, probe):
     for name, into in (*ways(probe, "wrapped"), *bare):
         which = "" if into == probe.STORIES[name].loaded[0] else ", as the second load of the file"
         subject = f"{probe.MORE} steps later, {told(probe, name, into)}{which}:"
-        expect_resumed(probe, run, name, f"{name}_{into}_resumed", subject)
-        others, subject = run[0].read(f"{name}_{into}", Loaded)["replaced"], "the model's parameters and buffers"
+        loaded = run[0].read(f"{name}_{into}", Loaded)
+        expect_unchanged(run[0], loaded["switched"], f"loading, {told(probe, name, into)}")
+        expect_resumed(probe, run, name, f"{name}_{into}_resumed", subject, into)
+        others, subject = loaded["replaced"], "the model's parameters and buffers"
         seen = f"others in place of {', '.join(others)}: whoever has the old ones does not see what was loaded"
         run[0].expect(not others, f"{subject} after loading, {told(probe, name, into)}", "the same tensors", seen)
 
 
-def expect_resumed(probe, run, name, record, subject):
+def expect_unchanged(rank, changed, what):
+    """A call has changed nothing of what it has nothing to do with."""
+    rank.expect(not changed, f"side effects of {what}", "none", f"a change of {', '.join(changed)}")
+
+
+def expect_resumed(probe, run, name, record, subject, into=None):
     """The model's values are those of training that went on to the end."""
     more = range(probe.STORIES[name].before, probe.STORIES[name].before + probe.MORE)
     forgetful = {
-        "the optimizer's state was not restored": "state",
-        "the learning rates were not restored": "lr",
-        "the weight decay was not restored": "weight_decay",
+        "the optimizer's state was not restored": ["state"],
+        "the learning rates were not restored": ["lr"],
+        "the weight decay was not restored": ["weight_decay"],
+        "neither the learning rates nor the weight decay were restored": ["lr", "weight_decay"],
     }
     training, wanted = training_of(probe, run, name), resumed(probe, run, name)
     for rank in reversed(list(run)):
         if not holds(expect_state, rank, record, wanted, subject):  # to explain takes longer than to compare
+            fresh = Training(probe, run, probe.STORIES[name].kind, "fresh")
+            fresh.train(everyone(run), [0] if into == "used" else [])
             what_if = {
-                clause: training.without(what).train(everyone(run), more).state for clause, what in forgetful.items()
+                clause: training.loaded_into(fresh, without=what).train(everyone(run), more).state
+                for clause, what in forgetful.items()
             }
             expect_state(rank, record, wanted, subject, alternatives=what_if)
 
@@ -333,10 +346,9 @@ def test_leaves_training_alone(runs, probe):
         if probe.STORIES[name].saved == "wrapped":
             expect_saved(run, probe, name)
             subject = f"the model that was {told(probe, name)}, {probe.MORE} more steps later:"
-            expect_resumed(probe, run, name, f"{name}_trained_on", subject)
             for rank in run:
-                moved, subject = rank.read(f"{name}_moved", list[str]), "the random numbers that come after a save"
-                rank.expect(not moved, subject, "as without it", f"others, from {' and '.join(moved)} own generator")
+                expect_unchanged(rank, rank.read(f"{name}_changed", list[str]), "a save")
+            expect_resumed(probe, run, name, f"{name}_trained_on", subject)
     for name in probe.INSIDE:
         several = [run for run in runs("together", finished=False) if run.came_to([f"{name}_trained_on"])]
         for run in (*runs("alone"), *(run for run in several if lone_writer(run, "sgd_writes"))):
@@ -345,6 +357,7 @@ def test_leaves_training_alone(runs, probe):
         if run.came_to(["trained_on"]):
             wanted = Training(probe, run, "sgd").train(everyone(run), range(3)).state
             for rank in reversed(list(run)):
+                expect_unchanged(rank, rank.read("changed", list[str]), "saves that failed")
                 expect_state(rank, "trained_on", wanted, "the model that four saves in a step have failed to save:")
 
 
@@ -382,6 +395,9 @@ def test_rank_0_alone(runs, probe):
             expect_files(run, names)
     for run in runs("resize", finished=False):
         expect_rank_0_of_now(run)
+    for run in runs("failing", finished=False):
+        if "beside" in run[0] and lone_writer(run) and not run[0].read("last", Attempt)["raised"]:
+            expect_no_leftovers(run[0])
 
 
 def expect_rank_0_of_now(run):
@@ -396,6 +412,12 @@ def expect_rank_0_of_now(run):
         subject = "saving in a group of one, by what was rank 1 of others before"
         expect_success(run[1], "saved_alone", subject)
         run[1].expect(run[1].read("found_alone", bool), subject, "a file at path", "there is none")
+
+
+def expect_no_leftovers(rank):
+    """After saves that failed, and one that worked, there is no other file than before them."""
+    beside, subject = rank.read("beside", list[str]), "new files after saves that failed and then one that worked"
+    rank.expect(not beside, subject, "none", ", ".join(beside))
 
 
 FOLDER = "shared/checkpoints/"
@@ -431,7 +453,7 @@ def test_any_world_size(runs, probe):
     """Training resumes on as many ranks as before, or on others: a file of 2 or of 1 on 3, a file of 3 on 1"""
     for run in runs("together", recorded=["sgd_used_resumed"]):
         subject = f"{probe.MORE} steps later, {told(probe, 'sgd', 'used')}:"
-        expect_resumed(probe, run, "sgd", "sgd_used_resumed", subject)
+        expect_resumed(probe, run, "sgd", "sgd_used_resumed", subject, "used")
     (run,) = runs("resize")
     from_one, from_two = (Training(probe, run, "adamw", size, first=first) for size, first in ((1, 2), (2, 0)))
     from_one.train([2], range(probe.BEFORE))

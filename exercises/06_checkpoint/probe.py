@@ -189,7 +189,7 @@ class Trainee:
         """One call of load_checkpoint; record what it returned or raised, the model's values and device after it, and
         which of its tensors are other ones then. Gives back whether it worked on all ranks. Every rank of the group
         must call it."""
-        before = self.held()
+        before, modes = self.held(), self.modes()
         outcome = self.load(path)
         devices = {str(value.device) for value in self.model.state_dict().values()}
         loaded = {
@@ -199,6 +199,7 @@ class Trainee:
             "state": self.model.state(),
             "stayed": devices == {str(self.rank.device)},
             "replaced": [name for name, tensor in self.held().items() if tensor is not before.get(name)],
+            "switched": changed(modes, self.modes()),
         }
         self.rank.record(name, loaded)
         return groups.all_agree(outcome.error is None)
@@ -206,6 +207,11 @@ class Trainee:
     def held(self):
         """The model's parameters and buffers themselves."""
         return dict([*self.model.named_parameters(), *self.model.named_buffers()])
+
+    def modes(self):
+        """Whether each module of what is handed in is in training, by a name for that."""
+        every = {".".join(filter(None, ["model", name])): module for name, module in self.handed.named_modules()}
+        return {f"the mode of {name}": module.training for name, module in every.items()}
 
     def load_and_train(self, path, name, steps):
         """The same and, where it worked on all ranks, the values after more steps."""
@@ -252,9 +258,9 @@ def tell_one(rank, name, spy, folder):
         trainee = Trainee(rank, story.kind, wrapped=wrapped)
         trainee.model.hold()
         trainee.train(range(story.before))
-        before = generators()
+        before = bystanders(trainee)
         saved = trainee.save(path, epoch)
-        rank.record(f"{name}_moved", [whose for whose, state in generators().items() if state != before[whose]])
+        rank.record(f"{name}_changed", changed(before, bystanders(trainee)))
     rank.record(f"{name}_writes", sorted(set(noted)))
     rank.record(f"{name}_saved", (first if first.error else saved).described())
     everywhere = groups.all_agree(not first.error and not saved.error)
@@ -272,9 +278,16 @@ def tell_one(rank, name, spy, folder):
         fresh.train([0] if into == "used" else []).load_and_train(path, f"{name}_{into}", more)
 
 
-def generators():
-    """The states of the generators of random numbers that all of a process shares, by whose they are."""
-    return {"torch's": torch.get_rng_state().tolist(), "Python's": random.getstate()}
+def bystanders(trainee):
+    """By what it is: the state of what a save has nothing to do with."""
+    generators = {"torch's": torch.get_rng_state().tolist(), "Python's": random.getstate()}
+    states = {f"{whose} own generator of random numbers": state for whose, state in generators.items()}
+    return {**states, **trainee.modes()}
+
+
+def changed(before, after):
+    """The names of what is not as it was."""
+    return [name for name, state in after.items() if before.get(name) != state]
 
 
 def epoch_of(seed, name):
@@ -425,10 +438,11 @@ def failing(rank):
     trainee.backward(1)
     if rank.rank == 0:
         (folder / "note.txt").write_text("a file, not a folder")
-        (folder / "folder.pt").mkdir()
-        (folder / "folder.pt" / "note.txt").write_text("a folder that is not empty")
+        (folder / "below" / "folder.pt").mkdir(parents=True)
+        (folder / "below" / "folder.pt" / "note.txt").write_text("a folder that is not empty")
     dist.barrier()
-    targets = {"middle": FILE, "folder": f"note.txt/{LONG_WAY}{FILE}", "target": "folder.pt", "state": FILE}
+    targets = {"middle": FILE, "folder": f"note.txt/{LONG_WAY}{FILE}", "target": "below/folder.pt", "state": FILE}
+    before, files_before = bystanders(trainee), {found.name for found in folder.iterdir()}
     for obstacle, target in targets.items():
         with disturbed(rank, obstacle, trainee, path):
             outcome = trainee.save(str(folder / target), 2)
@@ -436,10 +450,13 @@ def failing(rank):
         dist.barrier()  # another rank may clean up what it should not
         rank.record(f"{obstacle}_left", files.content(path))
         dist.barrier()
+    rank.record("changed", changed(before, bystanders(trainee)))
     trainee.step()
     rank.record("trained_on", trainee.train([2]).model.state())
     rank.record("last", trainee.save(str(path), 3).described())
     rank.record("after", files.content(path))
+    dist.barrier()
+    rank.record("beside", sorted({found.name for found in folder.iterdir()} - files_before))
 
 
 class NoState(Exception):
