@@ -121,3 +121,12 @@ def test_float64_that_was_float32_on_the_way_is_told_so() -> None:
     assert "as float32 would be, where" in only(close(tenths.float().double(), tenths, subject="it"))
     for seen, wanted in ((tenths + 1e-6, tenths), (tenths + 1e-11, tenths), (tenths.float() + 1e-5, tenths.float())):
         assert "float32 would" not in only(close(seen, wanted, subject="it"))
+
+
+def test_whole_numbers_where_fractions_are_expected_are_told_as_such() -> None:
+    """Whether cut off or rounded; whole numbers that are expected, or that are off by more, are told otherwise."""
+    wanted = torch.tensor([51651382.5, 7340032.25], dtype=torch.float64)
+    for seen in (wanted.trunc(), wanted.round()):
+        assert "as whole numbers would be, where" in only(close(seen, wanted, subject="it"))
+    for seen, exact in ((wanted.trunc() + 40, wanted), (wanted.trunc() + 1, wanted.trunc()), (wanted + 0.125, wanted)):
+        assert "whole numbers" not in only(close(seen, exact, subject="it"))

@@ -8,11 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from grader import catalog
 from grader.checks import CheckFailed, Runs
 from grader.judge import load_probe
-from grader.model import Deadlocked, RankRecord, Run, Wait
+from grader.model import Deadlocked, Finished, RankRecord, Run, Wait
 
 ROOT = Path(__file__).parents[1]
 FINE: dict[str, Any] = {"raised": [], "message": "", "line": None, "said": ""}
@@ -61,3 +62,25 @@ def test_the_line_that_names_an_error_is_told(message: str, told: str) -> None:
     """04: pools begin what they raise with an empty line, and end it with quotation marks."""
     call = {**FINE, "raised": ["BrokenProcessPool"], "message": message}
     assert checks_of("04_launch_distributed").first_line(call) == told
+
+
+def test_rates_after_a_resumption_are_said_to_come_of_a_second_load() -> None:
+    """17: a scheduler that takes the state apart as it loads it is right after the first load."""
+    exercise = catalog.load("17_learning_rate", ROOT)
+    case, probe = next(c for c in exercise.cases if c.name == "schedule"), load_probe(exercise)
+    rates = torch.ones(probe.several(case.secret_of(0))["warmup"] + probe.AFTER, 5, dtype=torch.float64)
+    other = {f"{order}, other rates": {"outcome": FINE, "rates": 3 * rates} for order in probe.FIRST}
+    seen = {"undisturbed": {"outcome": FINE, "rates": rates}, **other}
+    record = RankRecord(rank=0, ending=Finished(), observations=seen)
+    runs = Runs([case], lambda asked: Run(case=asked, ranks=(record,), seconds=1.0))
+    with pytest.raises(CheckFailed) as failed:
+        checks_of("17_learning_rate").test_resumes_rates(runs, probe)
+    (finding,) = failed.value.findings
+    assert finding.subject.endswith(", each time by the second load of one state: the rates by step and group")
+
+
+@pytest.mark.parametrize(("memory", "told"), [(1e12, "r=0"), (1e6, "r=0; a plan that does not fit")])
+def test_a_cost_that_is_asked_of_a_plan_that_does_not_fit_says_so(memory: float, told: str) -> None:
+    """20: the subject of the questions about costs."""
+    model, cluster = (4, 1024, 16, 1024, 32000, 16), (2, 4, memory, 1e14, 1e11, 1e10, 1e-5)
+    assert checks_of("20_plan_parallelism").shown(model, cluster, (2, 2, 2, 1, 2, False)).endswith(told)

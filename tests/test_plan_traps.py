@@ -109,6 +109,13 @@ def test_every_field_has_a_pair_of_its_own() -> None:
     assert alone == {*PROBE.MODEL, *PROBE.CLUSTER}
 
 
+def test_memory_has_a_pair_within_one_gigabyte() -> None:
+    """What was kept by whole GB or GiB, cut off or rounded, is found by it."""
+    pairs = [(row[1][2], row[2]["memory_bytes"]) for row in PROBE.TWINS if [*row[2]] == ["memory_bytes"]]
+    coarse = [lambda size, unit=unit, to=to: to(size / unit) for unit in (1e9, 2**30) for to in (int, round)]
+    assert any(all(kept(one) == kept(other) for kept in coarse) for one, other in pairs)
+
+
 def test_plans_that_are_all_looked_at_mislead_nobody() -> None:
     """The control: a search that leaves nothing out is right everywhere."""
     assert not any(one.misled(np.ones_like(one.dp, dtype=bool)) for one in asked(0, "unusual"))

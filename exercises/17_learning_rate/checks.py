@@ -234,7 +234,7 @@ def judge_resumed(runs, probe, how, words):
     for order in probe.FIRST:
         for rank, _, whole in trainings(runs, "undisturbed"):
             stops = ", ".join(map(str, probe.stops(rank.secret)))
-            subject = f"resumed {words}after {stops} steps, {order}"
+            subject = f"resumed {words}after {stops} steps, {order}, each time by the second load of one state"
             seen = rates_of(rank, f"{order}{how}", subject)
             mistakes = {"they began anew with the last resumption": again(whole, probe.stops(rank.secret))}
             rank.expect_close(seen, whole, f"{subject}: the rates by step and group", terms=20, alternatives=mistakes)

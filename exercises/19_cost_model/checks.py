@@ -414,7 +414,7 @@ def test_overhead_numbers(runs, probe):
     for rank, name, given, seen, words in looked_at(runs, probe, OVERHEAD, probe.overhead_arguments):
         wanted, others = overhead_curves(**given)
         telling = partial(as_tensors, others)
-        judge_curves(rank, seen, words, given["model_sizes"], wanted, own_numbers(rank, name, right), telling)
+        judge_curves(rank, seen, words, drawn_over(given), wanted, own_numbers(rank, name, right), telling)
 
 
 def overhead_curves(model_sizes, links, n):
@@ -462,16 +462,26 @@ def test_scaling_numbers(runs, probe):
     """Second figure: a line for each link, with Amdahl's speed-up for 1 to max_n GPUs"""
     right = holds(test_amdahl, runs, probe)
     for rank, call, given, seen, words in looked_at(runs, probe, SCALING, probe.scaling_arguments):
-        links, counts = given["links"], range(1, given["max_n"] + 1)
-        wanted = {name: [float(speedup(p, n)) for n in counts] for name, p in links.items()}
-        others = {
-            "that is the efficiency, the speed-up over n": {
-                name: [y / n for y, n in zip(values, counts, strict=True)] for name, values in wanted.items()
-            },
-            "that is the ideal": {name: [float(n) for n in counts] for name in links},
-        }
+        wanted, others = scaling_curves(**given)
         telling = partial(as_tensors, others)
-        judge_curves(rank, seen, words, [*map(float, counts)], wanted, own_numbers(rank, call, right), telling)
+        judge_curves(rank, seen, words, drawn_over(given), wanted, own_numbers(rank, call, right), telling)
+
+
+def drawn_over(given):
+    """The x of each link's line."""
+    return given["model_sizes"] if "model_sizes" in given else [*map(float, range(1, given["max_n"] + 1))]
+
+
+def scaling_curves(links, max_n):
+    """The y of each link, and what they would be by mistakes that have a name."""
+    counts = range(1, max_n + 1)
+    wanted = {name: [float(speedup(p, n)) for n in counts] for name, p in links.items()}
+    return wanted, {
+        "that is the efficiency, the speed-up over n": {
+            name: [y / n for y, n in zip(values, counts, strict=True)] for name, values in wanted.items()
+        },
+        "that is the ideal": {name: [float(n) for n in counts] for name in links},
+    }
 
 
 def test_scaling_ideal(runs, probe):
@@ -515,15 +525,10 @@ def test_defaults(runs, probe):
         for rank in run:
             left_out, of_eight = (figure(rank, name, FUNCTION[OVERHEAD]) for name in ("n left out", "n is 8"))
             subject = "the first figure with n left out, beside that with n=8"
-            first, *between, last = probe.overhead_arguments(rank.secret, "of eight")["links"]
-            whole = len(drawn(of_eight)) >= 2 + len(between)  # with fewer lines, other checks say so
+            links = probe.overhead_arguments(rank.secret, "of eight")["links"]
+            whole = len(drawn(of_eight)) >= len(links)  # with fewer lines, other checks say so
             alike = not whole or drawn(left_out) == drawn(of_eight)
             rank.expect(alike, subject, "the same lines", "other ones")
-            pairs = [(named(left_out, mine), named(of_eight, other)) for mine, other in ((first, last), (last, first))]
-            for [line, *more], [other, *others] in ((now, then) for now, then in pairs if now and then):
-                changed = "the first figure for a dict in which two links have changed places since the last call"
-                same = more or others or line["y"] == other["y"]
-                rank.expect(same, f"{changed}, the line {line['label']!r}", "the points of the other", "its old ones")
 
 
 def drawn(seen):
@@ -606,8 +611,8 @@ class Called(Attempt):
     changed: list[str]
 
 
-def test_apart(runs):
-    """Each call has a figure of its own, also in threads that take turns, and leaves its arguments as they were"""
+def test_apart(runs, probe):
+    """Each call has its own figure of what its arguments hold then, in threads too, and leaves them as they were"""
     for family in (OVERHEAD, SCALING):
         for run in runs(family, recorded=("one figure for both",)):
             for rank in run:
@@ -630,6 +635,34 @@ def test_apart(runs):
                 rank.expect_success(seen, FUNCTION[family])
                 changed = ", ".join(seen["changed"])
                 rank.expect(not changed, f"arguments that {FUNCTION[family]} has changed", "none", changed)
+    judge_changed(runs, OVERHEAD, overhead_curves, probe.overhead_arguments, probe.contents)
+    judge_changed(runs, SCALING, scaling_curves, probe.scaling_arguments, probe.contents)
+
+
+def judge_changed(runs, family, curves, arguments, contents):
+    """Each figure is of what the same dict and the same list held in its call."""
+    for run in runs(family, recorded=("changed in place",)):
+        for rank in run:
+            held, figures = contents(arguments(rank.secret, "changed")), rank.read("changed in place", list[Figure])
+            rank.expect_equal(len(figures), len(held), "the number of calls with the same dict")
+            judge_calls(rank, PLACE[family], curves, held, figures)
+
+
+def judge_calls(rank, place, curves, held, figures):
+    """Where the first figure is wrong, other checks say so."""
+    (_, before), *later = held.items()
+    wanted, mistakes = curves(**before)
+    if not holds(judge_curves, rank, figures[0], "", drawn_over(before), wanted, {}, partial(as_tensors, mistakes)):
+        return
+    for (words, now), seen in zip(later, figures[1:], strict=True):
+        subject = f"{place} for {words} since the last call"
+        rank.expect_success(seen, subject)
+        for name in before["links"].keys() - now["links"].keys():
+            rank.expect(not named(seen, name), subject, f"no line of {name!r}", f"{listed_lines(seen)}")
+        old = {"those are its points of the last call": dict(zip(now["links"], wanted.values(), strict=True))}
+        wanted, _ = curves(**now)
+        judge_curves(rank, seen, subject, drawn_over(now), wanted, {}, partial(as_tensors, old))
+        before = now
 
 
 def same_drawing(rank, seen, wanted, subject):

@@ -194,10 +194,20 @@ def overhead_arguments(secret, call):
     return {"model_sizes": sizes, "links": links, "n": n}
 
 
-def exchanged(links):
-    """The first link and the last with each other's number."""
-    first, *_, last = links
-    return {first: links[last], last: links[first]}
+def contents(given):
+    """What one dict and one list hold, call by call: by words for what the caller has changed since the last call, the
+    arguments. One thing alone is changed each time, and nothing gets longer or shorter."""
+    held = {"what came first": given}
+    *others, (first, start), (last, end) = [*given["links"].items()]
+    links = {**dict(others), first: end, last: start}
+    held["a dict in which two links have changed places"] = given = {**given, "links": links}
+    links = {**dict(others), first: end, f"Belt {last.split()[-1]}": start}
+    held["a dict in which a link has got another name"] = given = {**given, "links": links}
+    if "model_sizes" in given:
+        smallest, second, *rest = given["model_sizes"]
+        sizes = [smallest, (smallest * second) ** 0.5, *rest]
+        held["a list in which one size has become another"] = {**given, "model_sizes": sizes}
+    return held
 
 
 def impossible(given):
@@ -226,7 +236,6 @@ def overhead_figure(rank):
     of_eight = overhead_arguments(rank.secret, "of eight")
     rank.record("n is 8", described(rank.attempt(draw, **{**of_eight, "n": 8})))
     del of_eight["n"]
-    of_eight["links"].update(exchanged(overhead_arguments(rank.secret, "of eight")["links"]))
     rank.record("n left out", described(rank.attempt(draw, **of_eight)))
 
 
@@ -281,6 +290,7 @@ def show(rank, draw, arguments, path):
     rank.record("states", states)
     rank.record("picture", picture(Path(path), second.value))
     rank.record("arguments", after_a_call(rank, draw, given("arguments"), further))
+    rank.record("changed in place", changed_in_place(rank, draw, given("changed")))
     again = rank.attempt(draw)
     rank.record("defaults again", described(again))
     rank.record("one figure for both", defaults.value is not None and defaults.value is again.value)
@@ -296,6 +306,18 @@ def after_a_call(rank, draw, given, path):
     outcome = rank.attempt(draw, path, **given)
     same = {name: in_order(given[name]) == in_order(value) for name, value in before.items()}
     return {**outcome.described(), "changed": [name for name in same if not same[name]]}
+
+
+def changed_in_place(rank, draw, given):
+    """The figures of calls with the same dict and the same list, which hold something else in each."""
+    kept, figures = copy.deepcopy(given), []
+    for now in contents(given).values():
+        kept["links"].clear()
+        kept["links"].update(now["links"])
+        if "model_sizes" in kept:
+            kept["model_sizes"][:] = now["model_sizes"]
+        figures.append(described(rank.attempt(draw, **kept)))
+    return figures
 
 
 def in_order(argument):

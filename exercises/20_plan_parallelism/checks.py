@@ -134,7 +134,8 @@ def shown(model, cluster, plan):
     """A question, in the symbols of the statement."""
     model_text = "L={}, h={}, a={}, s={}, V={}, B={}".format(*model)
     plan_text = "d={}, t={}, p={}, z={}, b={}, r={}".format(*(int(x) for x in plan))
-    return f"{model_text}; {cluster[0]} x {cluster[1]} GPUs; {plan_text}"
+    fitting = "" if memory(model, plan) <= cluster[2] else "; a plan that does not fit"
+    return f"{model_text}; {cluster[0]} x {cluster[1]} GPUs; {plan_text}{fitting}"
 
 
 def answers(runs, name, rows):
@@ -465,7 +466,7 @@ def expect_refused(rank, seen, there, subject):
     rank.expect(not there.possible, subject, "a cluster without a plan", "one that has")
     rank.expect_raised(seen["outcome"], "ValueError", subject, returned=f"a {seen['type']}")
     said = seen["outcome"]["message"]
-    rank.expect(SAYS_SO.search(said), f"{subject}: the message", "what is short, and by how much", repr(said))
+    rank.expect(SAYS_SO.search(said), f"{subject}: the message", "that nothing fits, or what is short", repr(said))
 
 
 def test_large(runs, probe):

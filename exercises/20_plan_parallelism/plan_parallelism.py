@@ -68,7 +68,7 @@ def plan(model: ModelSpec, cluster: ClusterSpec) -> Plan:
     Up to 16,384 GPUs, for which there are 2 s.
 
     Raises:
-        ValueError: no plan fits. The message says so: what is short, and by how much.
+        ValueError: no plan fits. The message says so, and best of all what is short, and by how much.
     """
     # TODO 1: go through all legal plans. What has to divide what?
     # TODO 2: leave out those that do not fit; take the fastest of the rest.

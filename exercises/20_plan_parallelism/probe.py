@@ -226,6 +226,7 @@ TWINS = [
     ((60, 5120, 40, 2048, 32000, 64), (8, 2, 40e9, 1.5e14, 2.5e11, 1.25e10, 2e-6), {"nodes": 1, "gpus_per_node": 16}),
     ((32, 1536, 12, 1024, 51200, 128), (4, 4, 16e9, 6e13, 6e10, 2.5e10, 5e-6), {"seq_len": 4096, "global_batch": 32}),
     ((40, 2048, 16, 1024, 51200, 192), (6, 4, 16e9, 4e14, 1.6e10, 3e9, 0.0), {"layers": 20, "hidden": 4096}),
+    ((36, 8192, 64, 1024, 32000, 256), (4, 4, 30.89e9, 4e14, 2.5e11, 1.25e9, 5e-6), {"memory_bytes": 30.91e9}),
     (
         (40, 1536, 12, 4096, 32000, 16), (4, 2, 16e9, 1.5e14, 6e10, 1.25e9, 5e-6),
         {"intra_bandwidth": 9.6e11, "inter_bandwidth": 2e10},
@@ -233,7 +234,7 @@ TWINS = [
 ]  # fmt: skip
 """A model and a cluster, and what is changed in its twin: one field alone, or two whose product or ratio stays.
 No plan is within a tenth of the best before and after, so a plan that was kept by anything less than all that was asked
-is wrong for one of the two."""
+is wrong for one of the two; so is one that was kept by the memory in whole GB."""
 TIGHT = [
     ((60, 4096, 32, 4096, 51200, 192), (32, 8), (3.34e9, 3.72e9)),
     ((24, 4096, 32, 1024, 51200, 512), (64, 1), (1.78e9, 2.28e9)),

@@ -139,10 +139,20 @@ def _nearly(difference: Difference) -> str | None:
     relative = float(difference.distance.max()) / scale
     if relative > max(1e-3, min(0.05, 10 * difference.allowed.bound)):
         return None
-    coarser = ", as float32 would be" if _single(difference, relative) else ""
+    coarser = ", as whole numbers would be" if _whole(difference) else ""
+    coarser = coarser or (", as float32 would be" if _single(difference, relative) else "")
     return (
         f"off by {relative:.1e} of the largest value{coarser}, where rounding explains {difference.allowed.bound:.1e}"
     )
+
+
+def _whole(difference: Difference) -> bool:
+    """Whether the numbers are whole where those that were expected are not, and what is missing is a fraction."""
+    actual, expected = difference.actual[difference.apart], difference.expected[difference.apart]
+    if actual.is_complex() or expected.is_complex():
+        return False
+    whole = bool((actual == actual.round()).all()) and not bool((expected == expected.round()).any())
+    return whole and float(difference.distance.max()) < 2  # two whole numbers may have been added
 
 
 def _single(difference: Difference, relative: float) -> bool:
