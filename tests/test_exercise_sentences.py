@@ -11,8 +11,9 @@ import pytest
 
 from grader import catalog
 from grader.checks import CheckFailed, Runs
+from grader.checks.views import RunView
 from grader.judge import load_probe
-from grader.model import Deadlocked, RankRecord, Run, Wait
+from grader.model import Deadlocked, Diagnosis, Finding, Finished, RankRecord, Run, Wait
 
 ROOT = Path(__file__).parents[1]
 FINE: dict[str, Any] = {"raised": [], "message": "", "line": None, "said": ""}
@@ -47,6 +48,27 @@ def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
     assert (finding.ranks, finding.line) == ((1, 2), 57)
     assert finding.subject == "saving where the disk is full in the middle of writing"
     assert finding.actual == "ranks 1, 2 never came back: rank 0 had raised OSError: [Errno 27] File too large"
+
+
+def test_a_state_that_does_not_load_because_of_what_is_frozen_is_told_so() -> None:
+    """07: whoever deals out the parameters by what is trained deals otherwise when the frozen ones are not any more. Of
+    two ranks the one that raised is told, not the one that lost its neighbour."""
+    exercise = catalog.load("07_sharded_optimizer", ROOT)
+    (case,) = (case for case in exercise.cases if case.name == "resume")
+    odd = {"raised": ["ValueError", "Exception"], "message": "a group that doesn't match", "line": 59, "said": ""}
+    lost = {"raised": ["RuntimeError", "Exception"], "message": "Connection reset by peer", "line": 33, "said": ""}
+    ranks = tuple(
+        RankRecord(rank=rank, ending=Finished(), observations={"AdamW: loaded": seen})
+        for rank, seen in enumerate((lost, odd))
+    )
+    diagnosis = Diagnosis(kind="raised", ranks=(1,), findings=(Finding(subject="ValueError was raised"),))
+    run = RunView(Run(case=case, ranks=ranks, seconds=1.0, diagnosis=diagnosis))
+    with pytest.raises(CheckFailed) as failed:
+        checks_of("07_sharded_optimizer").expect_loaded_unfrozen(run, run.parameters)
+    (finding,) = failed.value.findings
+    assert (finding.ranks, finding.line) == ((1,), 59)
+    assert finding.subject.endswith("whose parameters are all trained, where 'weight' was frozen at saving")
+    assert finding.actual == "ValueError: a group that doesn't match"
 
 
 @pytest.mark.parametrize(
