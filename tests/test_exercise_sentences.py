@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from grader import catalog
 from grader.checks import CheckFailed, Runs
 from grader.checks.views import RunView
 from grader.judge import load_probe
-from grader.model import Deadlocked, Diagnosis, Finding, Finished, RankRecord, Run, Wait
+from grader.model import Deadlocked, Diagnosis, Finding, Finished, Killed, RankRecord, Run, Wait
 
 ROOT = Path(__file__).parents[1]
 FINE: dict[str, Any] = {"raised": [], "message": "", "line": None, "said": ""}
@@ -69,6 +70,29 @@ def test_a_state_that_does_not_load_because_of_what_is_frozen_is_told_so() -> No
     assert (finding.ranks, finding.line) == ((1,), 59)
     assert finding.subject.endswith("whose parameters are all trained, where 'weight' was frozen at saving")
     assert finding.actual == "ValueError: a group that doesn't match"
+
+
+def test_a_call_that_raised_on_every_rank_is_told_before_what_its_messages_did_to_the_next() -> None:
+    """08: a size-mismatch that ends the process comes of a message that nobody has received."""
+    exercise = catalog.load("08_ring_all_reduce", ROOT)
+    (case,) = (case for case in exercise.cases if (case.name, case.world_size) == ("ring", 2))
+    checks, probe = checks_of("08_ring_all_reduce"), load_probe(exercise)
+    before = list(probe.AGAIN | probe.SHAPES | probe.VIEWS)[-1]
+    seen = {
+        **{"raised": ["IndexError", "Exception"], "message": "out of range", "line": 14, "said": "", "returned": ""},
+        **{"before": {}, "after": {}, "result": torch.zeros(7), "around": torch.zeros(1)},
+    }
+    observations = {before: None, "7 elements": seen}
+    ranks = tuple(
+        RankRecord(rank=rank, ending=Killed(signal="SIGABRT"), observations=observations) for rank in range(2)
+    )
+    diagnosis = Diagnosis(kind="killed", ranks=(0,), findings=(Finding(subject="The process was ended"),))
+    runs = Runs([case], lambda asked: Run(case=asked, ranks=ranks, seconds=1.0, diagnosis=diagnosis))
+    with pytest.raises(CheckFailed) as failed:
+        checks.runs_with(runs, probe, probe.SIZES)
+    (finding,) = failed.value.findings
+    assert (finding.subject, finding.line) == ("ring_all_reduce of 7 elements", 14)
+    assert finding.actual == "IndexError: out of range"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from grader.ranks.inside import flight_recorder, setup, waits
 from grader.ranks.inside.contract import check_contract
-from grader.ranks.inside.exceptions import described, frames_of, said, text_of
+from grader.ranks.inside.exceptions import described, frames_of, said, tell_caught, text_of
 from grader.ranks.inside.scene import Scene
 from grader.records import wire
 
@@ -282,6 +282,7 @@ def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
     except SystemExit as error:
         return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": frames_of(error, file)}
     except BaseException as error:
+        tell_caught(rank.record, rank.caught, error)
         return described(error, file, rank.importing)
     return {"kind": "finished"}
 
