@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,3 +107,24 @@ def test_the_line_that_names_an_error_is_told(message: str, told: str) -> None:
     """04: pools begin what they raise with an empty line, and end it with quotation marks."""
     call = {**FINE, "raised": ["BrokenProcessPool"], "message": message}
     assert checks_of("04_launch_distributed").first_line(call) == told
+
+
+@pytest.mark.parametrize(("skipped", "asked"), [(True, [0]), (False, [2])])
+def test_gradients_that_are_taken_for_zeros_are_charged_once(
+    monkeypatch: pytest.MonkeyPatch, skipped: bool, asked: list[int]
+) -> None:
+    """10: whoever takes a skipped gradient for zeros has cleared the others all the same."""
+    checks, probe = checks_of("10_zero2"), load_probe(catalog.load("10_zero2", ROOT))
+    run, seen = SimpleNamespace(parameters={"sizes": {"steps": 3}}), []
+
+    def steps(run: Any, probe: Any, name: Any, given: Any = None) -> None:
+        seen.extend([given(None, 2, "norm")] if given else [])
+
+    def holds(expectation: Any, *args: Any) -> bool:
+        return skipped if expectation is checks.test_absent else expectation(*args) is None
+
+    monkeypatch.setattr(checks, "judged", lambda *args: [run])
+    monkeypatch.setattr(checks, "expect_steps", steps)
+    monkeypatch.setattr(checks, "holds", holds)
+    checks.test_zero_grad(None, probe)
+    assert seen == asked
