@@ -117,7 +117,7 @@ def test_gradients_that_are_taken_for_zeros_are_charged_once(
     checks, probe = checks_of("10_zero2"), load_probe(catalog.load("10_zero2", ROOT))
     run, seen = SimpleNamespace(parameters={"sizes": {"steps": 3}}), []
 
-    def steps(run: Any, probe: Any, name: Any, given: Any = None) -> None:
+    def steps(run: Any, probe: Any, name: str, shapes: Any = None, given: Any = None) -> None:
         seen.extend([given(None, 2, "norm")] if given else [])
 
     def holds(expectation: Any, *args: Any) -> bool:
