@@ -23,7 +23,7 @@ from tests.comparing import GRADIENT, SQUARE, noise, only
         (-1, "exactly -1 times what it should be: the sign is wrong"),
         (2, "exactly twice what it should be"),
         (5, "exactly 5 times what it should be"),
-        (3, "exactly world_size (3) times what it should be: summed where a mean was asked"),
+        (3, "exactly world_size (3) times what it should be: summed once too often, or a mean not divided"),
     ],
 )
 def test_a_telling_factor_is_named(dtype: torch.dtype, factor: int, clause: str) -> None:
@@ -119,6 +119,8 @@ def test_float64_that_was_float32_on_the_way_is_told_so() -> None:
     """A tenth kept in float32 is off by 1.5e-8; what is off by more, or was float32 from the start, is not told so."""
     tenths = torch.arange(1, 9, dtype=torch.float64) / 10
     assert "as float32 would be, where" in only(close(tenths.float().double(), tenths, subject="it"))
+    lucky = tenths[0].float().double()  # float32's own, and by luck nearer than most
+    assert "as float32 would be, where" in only(close(lucky, lucky + 1e-10, subject="it"))
     for seen, wanted in ((tenths + 1e-6, tenths), (tenths + 1e-11, tenths), (tenths.float() + 1e-5, tenths.float())):
         assert "float32 would" not in only(close(seen, wanted, subject="it"))
 

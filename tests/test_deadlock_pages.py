@@ -80,6 +80,16 @@ def test_a_deadlock_in_different_collectives_has_its_hint(page: Callable[[Report
     assert SAME_ORDER in shown
 
 
+@pytest.mark.parametrize("page", PAGES.values(), ids=list(PAGES))
+def test_a_deadlock_stands_with_the_checks_that_it_has_failed_alone(page: Callable[[Report], str]) -> None:
+    """And not before what another check has found in what the same run had recorded until then."""
+    (run,) = report_of(stuck("all_reduce", 38), stuck("barrier", 42)).runs
+    before = Finding(subject="the first step", expected="1.5", actual="3.0", case=run.case.id)
+    shown = page(reports.report("FBBBB", {"runs": (before,)}, (run,), reports.submission()))
+    assert "the first step" in shown
+    assert "Deadlock: no rank can go on" not in shown
+
+
 @pytest.mark.parametrize("width", [40, 60])
 def test_the_lines_of_a_deadlock_stay_on_a_narrow_page(width: int) -> None:
     """What is cut is the name of what a rank waits in."""

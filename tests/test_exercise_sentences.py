@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +12,9 @@ import torch
 
 from grader import catalog
 from grader.checks import CheckFailed, Runs
+from grader.checks.views import RunView
 from grader.judge import load_probe
-from grader.model import Deadlocked, Finished, RankRecord, Run, Wait
+from grader.model import Deadlocked, Diagnosis, Finding, Finished, Killed, RankRecord, Run, Wait
 
 ROOT = Path(__file__).parents[1]
 FINE: dict[str, Any] = {"raised": [], "message": "", "line": None, "said": ""}
@@ -50,6 +51,50 @@ def test_what_rank_0_raised_stands_beside_the_ranks_that_wait_for_it() -> None:
     assert finding.actual == "ranks 1, 2 never came back: rank 0 had raised OSError: [Errno 27] File too large"
 
 
+def test_a_state_that_does_not_load_because_of_what_is_frozen_is_told_so() -> None:
+    """07: whoever deals out the parameters by what is trained deals otherwise when the frozen ones are not any more. Of
+    two ranks the one that raised is told, not the one that lost its neighbour."""
+    exercise = catalog.load("07_sharded_optimizer", ROOT)
+    (case,) = (case for case in exercise.cases if case.name == "resume")
+    odd = {"raised": ["ValueError", "Exception"], "message": "a group that doesn't match", "line": 59, "said": ""}
+    lost = {"raised": ["RuntimeError", "Exception"], "message": "Connection reset by peer", "line": 33, "said": ""}
+    ranks = tuple(
+        RankRecord(rank=rank, ending=Finished(), observations={"AdamW: loaded": seen})
+        for rank, seen in enumerate((lost, odd))
+    )
+    diagnosis = Diagnosis(kind="raised", ranks=(1,), findings=(Finding(subject="ValueError was raised"),))
+    run = RunView(Run(case=case, ranks=ranks, seconds=1.0, diagnosis=diagnosis))
+    with pytest.raises(CheckFailed) as failed:
+        checks_of("07_sharded_optimizer").expect_loaded_unfrozen(run, run.parameters)
+    (finding,) = failed.value.findings
+    assert (finding.ranks, finding.line) == ((1,), 59)
+    assert finding.subject.endswith("whose parameters are all trained, where 'weight' was frozen at saving")
+    assert finding.actual == "ValueError: a group that doesn't match"
+
+
+def test_a_call_that_raised_on_every_rank_is_told_before_what_its_messages_did_to_the_next() -> None:
+    """08: a size-mismatch that ends the process comes of a message that nobody has received."""
+    exercise = catalog.load("08_ring_all_reduce", ROOT)
+    (case,) = (case for case in exercise.cases if (case.name, case.world_size) == ("ring", 2))
+    checks, probe = checks_of("08_ring_all_reduce"), load_probe(exercise)
+    before = list(probe.AGAIN | probe.SHAPES | probe.VIEWS)[-1]
+    seen = {
+        **{"raised": ["IndexError", "Exception"], "message": "out of range", "line": 14, "said": "", "returned": ""},
+        **{"before": {}, "after": {}, "result": torch.zeros(7), "around": torch.zeros(1)},
+    }
+    observations = {before: None, "7 elements": seen}
+    ranks = tuple(
+        RankRecord(rank=rank, ending=Killed(signal="SIGABRT"), observations=observations) for rank in range(2)
+    )
+    diagnosis = Diagnosis(kind="killed", ranks=(0,), findings=(Finding(subject="The process was ended"),))
+    runs = Runs([case], lambda asked: Run(case=asked, ranks=ranks, seconds=1.0, diagnosis=diagnosis))
+    with pytest.raises(CheckFailed) as failed:
+        checks.runs_with(runs, probe, probe.SIZES)
+    (finding,) = failed.value.findings
+    assert (finding.subject, finding.line) == ("ring_all_reduce of 7 elements", 14)
+    assert finding.actual == "IndexError: out of range"
+
+
 @pytest.mark.parametrize(
     ("message", "told"),
     [
@@ -84,3 +129,24 @@ def test_a_cost_that_is_asked_of_a_plan_that_does_not_fit_says_so(memory: float,
     """20: the subject of the questions about costs."""
     model, cluster = (4, 1024, 16, 1024, 32000, 16), (2, 4, memory, 1e14, 1e11, 1e10, 1e-5)
     assert checks_of("20_plan_parallelism").shown(model, cluster, (2, 2, 2, 1, 2, False)).endswith(told)
+
+
+@pytest.mark.parametrize(("skipped", "asked"), [(True, [0]), (False, [2])])
+def test_gradients_that_are_taken_for_zeros_are_charged_once(
+    monkeypatch: pytest.MonkeyPatch, skipped: bool, asked: list[int]
+) -> None:
+    """10: whoever takes a skipped gradient for zeros has cleared the others all the same."""
+    checks, probe = checks_of("10_zero2"), load_probe(catalog.load("10_zero2", ROOT))
+    run, seen = SimpleNamespace(parameters={"sizes": {"steps": 3}}), []
+
+    def steps(run: Any, probe: Any, name: str, shapes: Any = None, given: Any = None) -> None:
+        seen.extend([given(None, 2, "norm")] if given else [])
+
+    def holds(expectation: Any, *args: Any) -> bool:
+        return skipped if expectation is checks.test_absent else expectation(*args) is None
+
+    monkeypatch.setattr(checks, "judged", lambda *args: [run])
+    monkeypatch.setattr(checks, "expect_steps", steps)
+    monkeypatch.setattr(checks, "holds", holds)
+    checks.test_zero_grad(None, probe)
+    assert seen == asked

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grader.ranks.inside.exceptions import MAX_SAID
+from grader.ranks.inside.exceptions import MAX_SAID, tell_caught
 from grader.ranks.inside.rank import Attempt
 
 
@@ -141,3 +141,19 @@ def test_a_process_knows_whether_orphans_come_to_it() -> None:
     code = "from grader.ranks.inside import prctl as p; print(p.is_subreaper(), p.become_subreaper(), p.is_subreaper())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "None", "True"]
+
+
+@pytest.mark.parametrize(
+    ("caught", "told"),
+    [
+        (["IndexError: no", 13], 1),
+        (["RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error", 13], 0),
+        (["ValueError: again", 13], 0),
+        (None, 0),
+    ],
+)
+def test_what_was_caught_is_told_unless_it_is_the_error_itself_or_came_of_a_peer(caught: Any, told: int) -> None:
+    """What a gone neighbour did to this rank explains nothing."""
+    recorded: list[Any] = []
+    tell_caught(lambda name, value: recorded.append(value), caught, ValueError("again"))
+    assert recorded == [caught] * told

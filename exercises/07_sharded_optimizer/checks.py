@@ -31,6 +31,7 @@ DONE = {
     "saving_added": "saving and loading with add_param_group on one rank",
 }
 """The parts of the probe, in words."""
+MEANWHILE = "What is frozen may have changed since saving. What in your state_dict, or of who owns what, hangs on it?"
 Uncleared = TypedDict("Uncleared", {"before the first step": list[str], "after a step": list[str]})
 
 
@@ -369,10 +370,24 @@ def expect_resumed(probe, run, case, title, kind, defaults):
 def expect_added(runs, probe):
     """Saving and loading, with a group that is added in between."""
     (alone,) = runs("alone", finished=False)
+    expect_loaded_unfrozen(alone, alone.parameters["resume"])
+    if holds(test_same_as_unsharded, runs, probe):
+        for run in runs("resume", finished=False):
+            expect_loaded_unfrozen(run, run.parameters)
     every = [f"{title}, loaded: uncleared" for title, *_ in optimizers(alone.parameters["resume"])]
     for run, case in judged(runs, probe, "resume", "saving_added", every):
         for title, kind, options in optimizers(case):
             expect_went_on(probe, run, case, title, kind, options)
+
+
+def expect_loaded_unfrozen(run, case):
+    """Loading raised nothing where other parameters are frozen than were when the state was saved. Of a run that ended
+    there, the ranks that its end came from are asked."""
+    subject = f"load_state_dict of an optimizer whose parameters are all trained, where {case['later']!r} was frozen"
+    for number in run.run.diagnosis.ranks if run.run.diagnosis else range(run.world_size):
+        for title, *_ in optimizers(case):
+            if (name := f"{title}: loaded") in run[number]:
+                run[number].expect_success(run[number].read(name, Attempt), f"{subject} at saving", hint=MEANWHILE)
 
 
 def expect_went_on(probe, run, case, title, kind, defaults):

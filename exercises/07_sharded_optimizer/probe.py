@@ -404,7 +404,11 @@ def saving_added(rank, case):
     for title, training in trainings(rank, case, [first], frozen=[case["later"]]):
         history = training.advance([0], present)
         loaded = Training(rank, *case["optimizers"][title], [first])
-        restored(loaded, values.copies(training.parameters), packed(training.optimizer), [])
+        saved = packed(training.optimizer)
+        outcome = rank.attempt(restored, loaded, values.copies(training.parameters), saved, [])
+        rank.record(f"{title}: loaded", outcome.described())
+        if outcome.error is not None:
+            raise outcome.error
         loaded.add(added)
         history += loaded.advance([1, 2])
         fresh = Training(rank, *case["optimizers"][title], [first])

@@ -30,7 +30,11 @@ class Called(Attempt):
 def runs_with(runs, probe, names):
     """The runs in which these calls came to an end, or should have; not those that stopped before the first of them."""
     calls = list(probe.CALLS)
-    came = runs("ring", recorded=list(names), after=calls[: calls.index(next(iter(names)))][-1:])
+    before = calls[: calls.index(next(iter(names)))][-1:]
+    for run in runs("ring", finished=False, after=before) if before else ():
+        if not run.came_to(list(names)):
+            expect_none_raised(run, made(run, names))
+    came = runs("ring", recorded=list(names), after=before)
     seen = [run for run in came if made(run, names)]
     if not seen:
         raise NotJudged("the code did not come so far")
@@ -40,6 +44,14 @@ def runs_with(runs, probe, names):
 def made(run, calls):
     """Those of some calls that were made at this world size."""
     return {name: given for name, given in calls.items() if run.world_size in given.sizes}
+
+
+def expect_none_raised(run, names):
+    """What ended a run may be a message that a call left behind which had raised on every rank."""
+    for name in names:
+        if run.came_to([name]):
+            for rank in run:
+                called(rank, name)
 
 
 def first(probe):

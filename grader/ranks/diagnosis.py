@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from grader.model import (
     PROBE,
@@ -21,6 +22,7 @@ from grader.model import (
 from grader.model.plain import PLAIN_TYPES, error_in_words, ours
 from grader.model.witness import Witness
 from grader.model.words import rank_list
+from grader.ranks.inside.scene import CAUGHT
 from grader.ranks.limits import reached
 
 SIGNALS = {
@@ -34,6 +36,8 @@ REFUSED = ("EADDRINUSE", "address already in use", "Address already in use")
 """What is said where somebody else listens at a port."""
 SAME_ORDER = "Every rank of a group must make the same collective calls in the same order."
 SAME_SIZE = "Every rank of a group must call a collective with tensors of the same size."
+MESSAGE_SIZE = "A recv needs a tensor of the size and dtype that is sent. Whose message is the next to come?"
+LEFT_BEHIND = "Who raises in the middle of a call leaves messages behind. Who receives them, and takes them for what?"
 PAIRS = "A blocking send waits for its recv: two ranks that both send first, or both receive first, wait for ever."
 KEEP_THE_WORK = "Keep the Work that isend or irecv returns, and wait for it: without it the message is cancelled."
 ONE_MEETING = "All ranks have to meet at one address with one world size, each under a rank of its own, 0 among them."
@@ -59,10 +63,10 @@ def diagnose(case: Case, ranks: Sequence[RankRecord], file: str, witness: Witnes
     elif limit:
         kind, findings = "limit", [*_excess(causes, limit), *_consequences(failed, causes)]
     else:
-        findings = [*_same(causes, file), *_consequences(failed, causes)]
+        findings = [*_same(causes, file, _gave_up(ranks)), *_consequences(failed, causes)]
     if witness and any(map(_concerns_the_meeting, failed)):
         findings = [*_elsewhere(witness), *findings]
-    located = tuple(_with_case(finding, case) for finding in findings)
+    located = tuple(replace(finding, case=case.id) for finding in findings)
     return Diagnosis(kind=kind, ranks=tuple(r.rank for r in causes), findings=located)
 
 
@@ -82,10 +86,6 @@ def _elsewhere(witness: Witness) -> Iterator[Finding]:
         expected = f"port {witness.given}, as MASTER_PORT says"
         hint = "Other jobs of the machine may use a port that is written into the code."
         yield Finding(subject="Where the ranks meet", expected=expected, actual=ports, hint=hint)
-
-
-def _with_case(finding: Finding, case: Case) -> Finding:
-    return Finding(**{**{name: getattr(finding, name) for name in Finding.__slots__}, "case": case.id})
 
 
 def _causes(failed: Sequence[RankRecord]) -> list[RankRecord]:
@@ -119,15 +119,23 @@ def _likeness(ending: Ending) -> tuple[object, ...]:
     return ending.kind, ending.at
 
 
-def _same(causes: Sequence[RankRecord], file: str) -> Iterator[Finding]:
+def _same(causes: Sequence[RankRecord], file: str, gave_up: str) -> Iterator[Finding]:
     first = causes[0].ending
     subject, hint = describe(first, file)
     if not isinstance(first, TimedOut):
-        numbers = tuple(record.rank for record in causes)
+        hint, numbers = gave_up if hint == SAME_SIZE else hint, tuple(record.rank for record in causes)
         yield Finding(subject=subject, actual=detail(first), ranks=numbers, line=first.at, hint=hint)
         return
     for (text, line), numbers in _grouped(causes, lambda record: (detail(record.ending), record.ending.at or 0)):
         yield Finding(subject=subject, actual=text, ranks=numbers, line=line or None)
+
+
+def _gave_up(ranks: Sequence[RankRecord]) -> str:
+    """What C++ code gives up for in communication, by what the ranks are known to have done last."""
+    last = {call.operation for record in ranks if record.trace for call in record.trace.communications[-1:]}
+    if _raisers(ranks):
+        return LEFT_BEHIND
+    return MESSAGE_SIZE if last and last <= {"send", "recv"} else SAME_SIZE
 
 
 def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
@@ -231,13 +239,16 @@ def _before(records: Sequence[RankRecord]) -> Iterator[Finding]:
 
 def _raisers(records: Sequence[RankRecord]) -> list[RankRecord]:
     """The ranks whose last call of the student's code raised, which the probe has caught: it goes on by itself."""
-    return [record for record in records if ours(record.ending.stack) and getattr(record.ending, "caught", "")]
+    return [record for record in records if ours(record.ending.stack) and _caught(record)[0]]
 
 
 def _caught(record: RankRecord) -> tuple[str, int]:
-    ending = record.ending
-    assert isinstance(ending, Deadlocked | TimedOut)
-    return ending.caught.strip("\n"), ending.caught_at or 0
+    match record.ending, record.observations.get(CAUGHT):
+        case (Deadlocked() | TimedOut()) as ending, _:
+            return ending.caught.strip("\n"), ending.caught_at or 0
+        case Raised(), [str(message), int() | None as line]:
+            return message.strip("\n"), line or 0
+    return "", 0
 
 
 def _grouped(
@@ -273,7 +284,7 @@ def _consequences(failed: Sequence[RankRecord], causes: Sequence[RankRecord]) ->
         alike = late and all(isinstance(other.ending, TimedOut) for other in others if other.rank in numbers)
         subject = "Meanwhile" if alike else "As a consequence"
         yield Finding(subject=subject, actual=text, ranks=numbers, line=line or None)
-    yield from _before(others)
+    yield from _before(failed)
 
 
 def _consequence(record: RankRecord) -> tuple[str, int]:

@@ -129,9 +129,10 @@ def _capital(text: str) -> str:
 
 
 def deadlock_of(findings: Sequence[Finding], report: Report) -> Run | None:
-    """The first deadlocked run that the findings are about."""
-    cases, causes = {finding.case for finding in findings}, {cause(finding) for finding in findings}
-    return next((run for run in report.runs if is_deadlocked(run) and _is_about(run, cases, causes)), None)
+    """The first deadlocked run whose diagnosis is among the findings. One that was found in what the ranks had recorded
+    before has nothing to do with how their run ended."""
+    causes = {cause(finding) for finding in findings}
+    return next((run for run in report.runs if is_deadlocked(run) and _is_told(run, causes)), None)
 
 
 def is_deadlocked(run: Run) -> bool:
@@ -212,9 +213,10 @@ def cause(finding: Finding) -> Finding:
     return replace(finding, hint=None)
 
 
-def _is_about(run: Run, cases: set[str | None], causes: set[Finding]) -> bool:
+def _is_told(run: Run, causes: set[Finding]) -> bool:
+    """Whether any finding of the run's diagnosis is among these."""
     diagnosed = run.diagnosis.findings if run.diagnosis else ()
-    return run.case.id in cases or any(cause(finding) in causes for finding in diagnosed)
+    return any(cause(finding) in causes for finding in diagnosed)
 
 
 # ── what ranks printed ──

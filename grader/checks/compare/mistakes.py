@@ -139,14 +139,14 @@ def _nearly(difference: Difference) -> str | None:
     relative = float(difference.distance.max()) / scale
     if relative > max(1e-3, min(0.05, 10 * difference.allowed.bound)):
         return None
-    coarser = ", as whole numbers would be" if _whole(difference) else ""
-    coarser = coarser or (", as float32 would be" if _single(difference, relative) else "")
+    coarser = ", as whole numbers would be" if _are_whole(difference) else ""
+    coarser = coarser or (", as float32 would be" if _is_single(difference, relative) else "")
     return (
         f"off by {relative:.1e} of the largest value{coarser}, where rounding explains {difference.allowed.bound:.1e}"
     )
 
 
-def _whole(difference: Difference) -> bool:
+def _are_whole(difference: Difference) -> bool:
     """Whether the numbers are whole where those that were expected are not, and what is missing is a fraction."""
     actual, expected = difference.actual[difference.apart], difference.expected[difference.apart]
     if actual.is_complex() or expected.is_complex():
@@ -155,12 +155,20 @@ def _whole(difference: Difference) -> bool:
     return whole and float(difference.distance.max()) < 2  # two whole numbers may have been added
 
 
-def _single(difference: Difference, relative: float) -> bool:
+def _is_single(difference: Difference, relative: float) -> bool:
     """Whether float64 numbers are off by what float32 rounds away: they, or part of them, were float32 on the way."""
     import torch
 
-    double, most = difference.dtype in (torch.float64, torch.complex128), torch.finfo(torch.float32).eps
-    return double and most / 32 <= relative <= most  # the largest error of a few elements may be small by luck
+    most = torch.finfo(torch.float32).eps
+    if difference.dtype not in (torch.float64, torch.complex128) or relative > most:
+        return False
+    # The largest error of a few elements may be small by luck, but no other numbers are all float32's own.
+    return most / 32 <= relative or (difference.dtype == torch.float64 and _are_single(difference.actual))
+
+
+def _are_single(numbers: torch.Tensor) -> bool:
+    """Whether float32 holds these numbers as they are."""
+    return numbers.float().to(numbers.dtype).equal(numbers)
 
 
 # ── factors ──
@@ -221,7 +229,7 @@ def _telling(ratio: float, *, fine: bool) -> tuple[int, int]:
 
 def _factor_text(times: int, parts: int, world_size: int | None) -> str:
     if (times, parts) == (world_size, 1):
-        return f"exactly world_size ({times}) times what it should be: summed where a mean was asked"
+        return f"exactly world_size ({times}) times what it should be: summed once too often, or a mean not divided"
     if (times, parts) == (1, world_size):
         return f"exactly 1/world_size (1/{parts}) of what it should be: divided once too often"
     if (times, parts) == (-1, 1):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from grader.ranks.inside.rendezvous import DISTRIBUTED
+from grader.ranks.inside.scene import CAUGHT
 from grader.ranks.inside.waits import MAX_FRAMES
 
 MAX_TEXT = 4000
@@ -28,12 +31,23 @@ def described(error: BaseException, file: str, importing: bool) -> dict[str, Any
     }
 
 
+def tell_caught(record: Callable[[str, Any], None], caught: list[Any] | None, error: BaseException) -> None:
+    """Record what was caught before another error came, unless that came of a peer that had gone already."""
+    if caught and caught[0] != f"{type(error).__qualname__}: {text_of(error)}" and not _tells_of_a_peer(caught[0]):
+        with contextlib.suppress(Exception):
+            record(CAUGHT, caught)
+
+
 def _is_transport(error: BaseException) -> bool:
-    """Gloo and NCCL say so when a peer has gone; C++ raises some of it as a plain RuntimeError."""
-    named = type(error).__name__ in ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
-    text = text_of(error)
+    return _tells_of_a_peer(f"{type(error).__name__}: {text_of(error)}")
+
+
+def _tells_of_a_peer(said: str) -> bool:
+    """Whether an error, "Type: message", says that a peer has gone, as gloo and NCCL do. C++ raises some of it as a
+    plain RuntimeError."""
+    named = said.partition(":")[0] in ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
     return named or any(
-        mark in text for mark in ("gloo/transport", "onnection closed by peer", "onnection reset by peer")
+        mark in said for mark in ("gloo/transport", "onnection closed by peer", "onnection reset by peer")
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from grader.ranks.inside import flight_recorder, setup, waits
 from grader.ranks.inside.contract import check_contract
-from grader.ranks.inside.exceptions import described, frames_of, said, text_of
+from grader.ranks.inside.exceptions import described, frames_of, said, tell_caught, text_of
 from grader.ranks.inside.scene import Scene
 from grader.records import wire
 
@@ -235,8 +235,7 @@ def _tracer(file: str, began: int) -> Any:
 
 
 def _answer(channel: Any, rank: Rank, heard: SimpleQueue[int], file: str) -> None:
-    """Tells what the rank waits in whenever the supervisor asks. Runs in a thread that `threading` does not know, so
-    that whoever counts a process's threads, or waits for all of them, does not come upon it."""
+    """Tells what the rank waits in, in a thread that `threading` does not know: nobody counts it or waits for its end."""
     heard.put(threading.get_native_id())
     main_thread = threading.main_thread().ident or 0
     own = {threading.get_ident()}
@@ -284,6 +283,7 @@ def _call(rank: Rank, scene: Scene, file: str) -> dict[str, Any]:
     except SystemExit as error:
         return {"kind": "exited", "code": str(error.code), "how": "sys.exit", "stack": frames_of(error, file)}
     except BaseException as error:
+        tell_caught(rank.record, rank.caught, error)
         return described(error, file, rank.importing)
     return {"kind": "finished"}
 

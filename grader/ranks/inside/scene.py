@@ -9,6 +9,10 @@ from typing import Any
 
 from grader.ranks.inside.limits import Bounds
 
+CAUGHT = "what the student's last call raised"
+"""The observation in which a rank whose own code raises tells of an exception that it has caught before: its type and
+message, and its line."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
