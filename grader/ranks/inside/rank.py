@@ -235,7 +235,7 @@ def _tracer(file: str, began: int) -> Any:
 
 
 def _answer(channel: Any, rank: Rank, heard: SimpleQueue[int], file: str) -> None:
-    """Tells what the rank waits in, in a thread that `threading` does not know: nobody counts it or waits for its end."""
+    """Tells what the rank waits in. `threading` does not know of its thread: nobody counts it, or waits for its end."""
     heard.put(threading.get_native_id())
     main_thread = threading.main_thread().ident or 0
     own = {threading.get_ident()}
