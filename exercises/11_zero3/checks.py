@@ -51,8 +51,8 @@ def state_with(model, values):
 
 @once
 def replayed(probe, run, title, kind="SGD", options=SGD, combine=replay.mean, training=True, drawn=None, steps=None):
-    """The full state before the first step and after each, of which there are `probe.STEPS` unless told. `drawn(rank)` are the random numbers of each step's blocks
-    in their order, where they drop something."""
+    """The full state before the first step and after each of so many, `probe.STEPS` unless told. `drawn(rank)` are the
+    random numbers of each step's blocks in their order, where they drop something."""
     model = probe.build(title, run.seed).train(training)
 
     def gradients(values, step):
