@@ -20,6 +20,7 @@ from grader.kit.memory import Meter, disregard_existing, reading
 WIDTH, HIDDEN, BATCH = 15, 31, 6
 """Sizes that no number of ranks divides."""
 STEPS, SCALE, BLOCKS_OF_STACK, CALLS_OF_TWICE = 3, 0.5, 3, 4
+STEPS_WITH_EVALUATION = 5
 COARSE = torch.bfloat16
 
 
@@ -188,6 +189,12 @@ class Training:
         between()
         self.model.finish_gradient_synchronization()
 
+    def evaluate(self, inputs):
+        """A forward in evaluation mode that could have a backward."""
+        self.model.eval()
+        self.model(inputs)
+        self.model.train()
+
     def state(self):
         return values.copies(self.model.full_state_dict())
 
@@ -239,7 +246,8 @@ def elements_of(model):
 
 
 def outputs(rank):
-    """What forward returns, in training and in evaluation, once without no_grad; and training after that."""
+    """What forward returns, in training and in evaluation; and training with evaluations in between, between two steps
+    and between backward and step, under no_grad and without, where nobody asks for the gradients."""
     training = Training(rank, "a stack of blocks")
     inputs, _ = batch(rank.secret, 0, rank.device)
     seen = {}
@@ -260,12 +268,11 @@ def outputs(rank):
     training.optimizer.step()
     history.append(training.state())
     training.backward(2)
-    training.model.eval()
-    training.model(inputs)  # nobody asks for its gradients
-    training.model.train()
+    training.evaluate(inputs)
     training.optimizer.step()
-    history.append(training.state())
-    rank.record("training after evaluation", history + training.advance(range(3, STEPS)))
+    history += [training.state(), *training.advance([3])]
+    training.evaluate(inputs)
+    rank.record("training after evaluation", history + training.advance([4]))
 
 
 def models(rank):
@@ -328,7 +335,8 @@ def dtypes(rank):
     rank.record("state in bfloat16", values.copies(model.full_state_dict()))
 
 
-PARTS = {"train": [stack, outputs], "parts": [models, middle, dtypes]}
+PARTS = {"train": [stack, outputs], "parts": [dtypes, middle, models]}
+"""What the probe of each family does. What is most likely to hang comes last: nothing after it would be judged."""
 
 
 # Memory
@@ -346,9 +354,10 @@ FLOAT = 4
 """Bytes."""
 PLACES = 8
 """Of how many elements of each tensor of the tower a rank is asked for the values."""
-PASSES = (0, 1, "evaluation", 2)
-"""The tower's steps, and an evaluation between them."""
-IN_EVALUATION = (0, "evaluation")
+WITH_GRADIENTS = "evaluation with gradients"
+PASSES = (0, 1, "evaluation", WITH_GRADIENTS, 2)
+"""The tower's steps, and two evaluations between them, the second without no_grad."""
+IN_EVALUATION = (0, "evaluation", WITH_GRADIENTS)
 """Those in evaluation mode."""
 LAST_RATE = 32.0
 """The learning rate of the tower's last step, after which nothing is looked at."""
@@ -487,6 +496,10 @@ def memory(rank):
 
     model, optimizer, outputs = trained(rank, Tower, witness, measure)
     measure("after steps and evaluation")
+    model.eval()
+    outputs.append(model(tower_inputs(rank, WITH_GRADIENTS)).tolist())  # which has no backward, and is gone
+    model.train()
+    measure("after evaluation without no_grad")
     rank.record("state of the tower", sample(rank, model.full_state_dict()))
     measure("after full_state_dict")
     optimizer.param_groups[0]["lr"] = LAST_RATE
@@ -533,7 +546,7 @@ def trained(rank, build_tower, witness, measure=lambda when: None):
     model, outputs = rank.student.FullyShardedModule(witness.mark(build_tower()).to(rank.device), Block), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     measure("before the first step")
-    first, second, evaluation, _ = PASSES
+    first, second, evaluation, *_ = PASSES
     for number in (first, second):
         model.train(number not in IN_EVALUATION)
         step(model, optimizer, tower_inputs(rank, number), witness, outputs)

@@ -89,8 +89,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self.require_sync = False
+        before, self.require_sync = self.require_sync, False
         try:
             yield
         finally:
-            self.require_sync = True
+            self.require_sync = before

@@ -89,8 +89,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self.sync_enabled = False
+        before, self.sync_enabled = self.sync_enabled, False
         try:
             yield
         finally:
-            self.sync_enabled = True
+            self.sync_enabled = before

@@ -37,11 +37,11 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self.enabled = False
+        before, self.enabled = self.enabled, False
         try:
             yield
         finally:
-            self.enabled = True
+            self.enabled = before
 
     def arrived(self, number):
         if not self.enabled:

@@ -92,8 +92,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self.synced = False
+        before, self.synced = self.synced, False
         try:
             yield
         finally:
-            self.synced = True
+            self.synced = before

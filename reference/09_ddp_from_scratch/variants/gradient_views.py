@@ -85,11 +85,11 @@ class BucketedDDP(nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self._sync = False
+        before, self._sync = self._sync, False
         try:
             yield
         finally:
-            self._sync = True
+            self._sync = before
 
     def forward(self, *inputs, **kwargs):
         return self.module(*inputs, **kwargs)

@@ -70,8 +70,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self.syncing = False
+        before, self.syncing = self.syncing, False
         try:
             yield
         finally:
-            self.syncing = True
+            self.syncing = before

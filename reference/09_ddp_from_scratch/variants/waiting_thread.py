@@ -71,8 +71,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        self.silent = True
+        before, self.silent = self.silent, True
         try:
             yield
         finally:
-            self.silent = False
+            self.silent = before
