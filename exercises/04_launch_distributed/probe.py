@@ -244,7 +244,7 @@ def fail_first(rank, world_size, folder, first, later, caller):
     if rank == 2:
         wait_for_all(here, world_size)
         (here / "failed").touch()
-        raise Unpicklable(7, first)
+        raise Unpicklable(7, first, where=rank)
     if rank == 0:
         wait_for(here / "failed")
         outlast_failure(here, 2, caller)
@@ -323,10 +323,15 @@ def tear(rank, world_size, folder):
 
 
 class Unpicklable(Exception):
-    """Can be pickled and not be loaded again, as exceptions with arguments of their own often are."""
+    """Can be pickled and not be loaded again, as exceptions with arguments of their own often are. Its text is not its
+    first argument, as with OSError."""
 
-    def __init__(self, code, detail):
-        super().__init__(f"code {code}: {detail}")
+    def __init__(self, code, detail, *, where):
+        super().__init__(code, detail)
+        self.where = where
+
+    def __str__(self):
+        return "code {}: {}".format(*self.args)
 
 
 def end(rank, world_size, folder, how, later="", caller=0):
