@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -244,7 +245,7 @@ def fail_first(rank, world_size, folder, first, later, caller):
     if rank == 2:
         wait_for_all(here, world_size)
         (here / "failed").touch()
-        raise Unpicklable(7, first)
+        raise Unpicklable(7, first, where=rank)
     if rank == 0:
         wait_for(here / "failed")
         outlast_failure(here, 2, caller)
@@ -323,10 +324,15 @@ def tear(rank, world_size, folder):
 
 
 class Unpicklable(Exception):
-    """Can be pickled and not be loaded again, as exceptions with arguments of their own often are."""
+    """Can be pickled and not be loaded again, as exceptions with arguments of their own often are. Its text is not its
+    first argument, as with OSError."""
 
-    def __init__(self, code, detail):
-        super().__init__(f"code {code}: {detail}")
+    def __init__(self, code, detail, *, where):
+        super().__init__(code, detail)
+        self.where = where
+
+    def __str__(self):
+        return "code {}: {}".format(*self.args)
 
 
 def end(rank, world_size, folder, how, later="", caller=0):
@@ -492,6 +498,46 @@ def digits_rows(seed):
     return [inputs[360:], targets[360:], inputs[:360], targets[:360]]
 
 
+class DrawnAlike:
+    """Meanwhile each thread that calls `begin` draws from a generator of its own by the functions of Python's `random`,
+    all with one seed, as processes do that were seeded alike. `module` may have imported them by name."""
+
+    def __init__(self, module, seed):
+        self.modules, self.seed, self.own = (random, module), seed, {}
+        self.shared = random.random.__self__
+
+    def begin(self):
+        self.own[threading.get_ident()] = random.Random(self.seed)
+
+    def drawing(self, name):
+        """A method of the shared generator, or in a thread that has begun, of its own one."""
+        original = getattr(self.shared, name)
+
+        def draw(*args, **kwargs):
+            return getattr(self.own.get(threading.get_ident()), name, original)(*args, **kwargs)
+
+        return draw
+
+    def __enter__(self):
+        drawn = {name: self.drawing(name) for name in ("random", "getrandbits", "seed")}  # all others call these
+        vars(self.shared).update(drawn)
+        self.replaced = [
+            (module, key, value)
+            for module in self.modules
+            for key, value in vars(module).items()
+            if getattr(value, "__self__", None) is self.shared and value.__name__ in drawn
+        ]
+        for module, key, value in self.replaced:
+            setattr(module, key, drawn[value.__name__])
+        return self
+
+    def __exit__(self, *_):
+        for name in ("random", "getrandbits", "seed"):
+            delattr(self.shared, name)
+        for module, key, value in self.replaced:
+            setattr(module, key, value)
+
+
 class Company:
     """Two processes of the caller's own beside a launch: one that stays, and one that a rank ends meanwhile."""
 
@@ -537,7 +583,7 @@ class Launcher:
         return attempt.value if isinstance(attempt.value, list) else None
 
     def both(self):
-        """Two launches at the same time, from two threads."""
+        """Two launches at the same time, from two threads that draw the same random numbers."""
         folders, sizes = [self.folder("left"), self.folder("right")], [2, 1]
         attempts = [self.nothing(), self.nothing()]
 
@@ -545,6 +591,7 @@ class Launcher:
             other = 1 - mine
             encounter, token = Encounter(folders[mine], folders[other]), messages(self.rank.seed)[mine]
             args = (str(folders[mine]), str(folders[other]), sizes[other], encounter, token)
+            alike.begin()
             attempts[mine] = self.attempt(sizes[mine], meet, *args)
 
         def run():
@@ -555,7 +602,8 @@ class Launcher:
                 thread.join()
             return attempts
 
-        self.watched("at once", folders, run)
+        with DrawnAlike(self.rank.student, self.rank.seed) as alike:
+            self.watched("at once", folders, run)
 
     def attempt(self, *args):
         return self.rank.attempt(catchable, self.student, *args)
