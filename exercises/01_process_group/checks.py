@@ -22,6 +22,8 @@ class BadCall(Attempt):
 
 
 class Cleanup(Attempt):
+    """A call, and whether there was a group after it."""
+
     initialized: bool
 
 
@@ -255,6 +257,17 @@ def test_cleanup(runs):
             rank.expect_success(cleanups[rank.rank], "cleanup_ddp with a group")
         left = {number: cleanup["initialized"] for number, cleanup in cleanups.items()}
         run.expect_of_all("dist.is_initialized() after cleanup_ddp", dict.fromkeys(left, False), left)
+    for rank, cleanup in told(runs, "cleanup of the grader's group"):
+        subject = "cleanup_ddp with a group that setup_ddp has not made"
+        rank.expect_success(cleanup, subject)
+        rank.expect(not cleanup["initialized"], f"dist.is_initialized() after {subject}", "False", "True")
+
+
+def told(runs, name):
+    """(rank, what came of a call) where the grader makes or destroys a group beside the student's code."""
+    for run in runs("bad_arguments", finished=False):
+        if run.came_to([name]):
+            yield run[0], run[0].read(name, Cleanup)
 
 
 def left_by(runs):
@@ -276,6 +289,8 @@ def test_cleanup_without_group(runs):
     for call, every in ((never, first), (again, later)):
         for rank in (rank for run in every for rank in run):
             rank.expect_success(rank.read(call, Attempt), call)
+    for rank, cleanup in told(runs, "cleanup of a group that the grader has destroyed"):
+        rank.expect_success(cleanup, "cleanup_ddp after a set-up whose group dist.destroy_process_group has destroyed")
 
 
 def test_setup_again(runs, probe):
@@ -287,6 +302,10 @@ def test_setup_again(runs, probe):
             expect_host(run, probe.ADDRESSES[1])
         if run.world_size > 1 and holds(meets_at, runs, expect_port):
             expect_port(run)
+    for rank, joined in told(runs, "joined anew"):
+        subject = "setup_ddp after dist.destroy_process_group and cleanup_ddp"
+        rank.expect_success(joined, subject)
+        rank.expect(joined["initialized"], f"dist.is_initialized() after {subject}", "True", "False")
     if all(holds(check, runs, probe) for check in (test_gpu_backend, test_gpu_selection, test_cpu_fallback)):
         for run in runs("device_rule"):
             expect_decided_anew(run, probe)

@@ -121,7 +121,8 @@ def again(rank):
 
 
 def bad_arguments(rank):
-    """alone: one bad call after the other, in an environment as torchrun leaves it, then a good one without that"""
+    """alone: one bad call after the other, in an environment as torchrun leaves it, then a good one without that; and
+    the grader makes a group which the student's code is to leave, and leaves one which that has made"""
     meetings, student, rows = Meetings(rank), rank.student, []
     meetings.members = 0
     os.environ.update(LAUNCHER)
@@ -129,14 +130,31 @@ def bad_arguments(rank):
         meetings.asked.clear()
         outcome = rank.attempt(student.setup_ddp, number, world_size).described()
         rows.append({**outcome, "communicated": bool(meetings.asked), "initialized": dist.is_initialized()})
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        leave()
     rank.record("bad", rows)
     for name in LAUNCHER:
         os.environ.pop(name, None)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    outcome = rank.attempt(student.cleanup_ddp).described()
+    rank.record("cleanup of the grader's group", {**outcome, "initialized": dist.is_initialized()})
+    leave()
     meetings.members = 1
     student.setup_ddp(0, 1)
     rank.record("good", talk(rank, "good", 0, 1))
+    if leave():
+        outcome = rank.attempt(student.cleanup_ddp).described()
+        outcome["initialized"] = dist.is_initialized()
+        rank.record("cleanup of a group that the grader has destroyed", outcome)
+        meetings.port = 0  # whoever holds the first meeting's store still has its port
+        outcome = rank.attempt(student.setup_ddp, 0, 1).described()
+        rank.record("joined anew", {**outcome, "initialized": dist.is_initialized()})
+
+
+def leave():
+    """Destroy the default group, and tell whether there was one."""
+    if there := dist.is_initialized():
+        dist.destroy_process_group()
+    return there
 
 
 def device_rule(rank):

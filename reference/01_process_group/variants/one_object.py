@@ -28,8 +28,14 @@ def setup_ddp(rank: int, world_size: int) -> None:
     elif torch.cuda.is_available():
         torch.cuda.set_device(rank % torch.cuda.device_count())
     dist.init_process_group(backend=backend, init_method="env://", world_size=world_size, rank=rank)
-    _open.callback(dist.destroy_process_group)
+    _open.callback(_leave)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def cleanup_ddp() -> None:
     _open.close()
+    _leave()  # a group that somebody else has made
