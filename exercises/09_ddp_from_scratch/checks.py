@@ -50,7 +50,6 @@ PARTS = {
     "layouts": "a step with parameters that are laid out transposed",
     "no_sync_once": "a step after no_sync",
     "no_sync_twice": "steps, the second after two times no_sync",
-    "nested": "a backward pass in no_sync, after another no_sync has ended inside it",
     "after_exception": "a step after an exception in no_sync",
     "unused_everywhere": "steps, one with parameters that no rank uses",
     "unused_after_no_sync": "a step without parameters that were used in no_sync",
@@ -688,11 +687,6 @@ def test_no_sync_inside(runs, probe):
                 rank.expect(silent, f"in no_sync, entered {times}", "nothing sent", told(sent), line=line_of(sent))
                 inside = seen[rank.rank][-1]["inside"] if seen[rank.rank] else {}
                 expect_gradients(run, {rank.rank: inside}, own, f"in no_sync, entered {times}", {})
-    for run, seen in part_of(runs, "nested", Tensors):
-        for rank, own in zip(run, gradients(probe, run, "plain", ("nested",), ("nested",)), strict=True):
-            sent, where = rank.during("no_sync around another"), "in no_sync, after another one inside it has ended"
-            rank.expect(run.world_size == 1 or not len(sent), where, "nothing sent", told(sent), line=line_of(sent))
-            expect_gradients(run, {rank.rank: seen[rank.rank]}, own, where, {})
 
 
 def test_no_sync_after(runs, probe):

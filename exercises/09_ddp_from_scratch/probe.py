@@ -261,10 +261,8 @@ def train(rank):
         do(rank, part)
     rank.tell_trace()
     do(rank, "default", default)
-    for part in ("frozen", "tied", "dtypes", "layouts", "no_sync_once", "no_sync_twice"):
+    for part in ("frozen", "tied", "dtypes", "layouts", "no_sync_once", "no_sync_twice", "after_exception"):
         do(rank, part)
-    do(rank, "nested", nested)
-    do(rank, "after_exception")
 
 
 def apart(rank):
@@ -329,17 +327,6 @@ def take(rank, wrapped, part, number, step):
         loss.backward()
         wrapped.finish()
     return {"inside": inside, "after": wrapped.gradients()}
-
-
-def nested(rank):
-    """The gradients of a backward pass in no_sync, after another no_sync has ended inside it."""
-    wrapped = Wrapped(rank, "plain", bucket_cap_mb=CAP)
-    wrapped.load("nested")
-    with rank.region("no_sync around another"), wrapped.wrapper.no_sync():
-        with wrapped.wrapper.no_sync():
-            pass
-        wrapped.loss("nested").backward()
-    return wrapped.gradients()
 
 
 def leaves_no_sync(rank, wrapped):

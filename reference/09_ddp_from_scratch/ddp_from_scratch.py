@@ -79,11 +79,11 @@ class BucketedDDP(torch.nn.Module):
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Backward passes in here only add to .grad, which the next one outside averages as a whole."""
-        before, self.synchronises = self.synchronises, False
+        self.synchronises = False
         try:
             yield
         finally:
-            self.synchronises = before
+            self.synchronises = True
 
     def _note(self, bucket: Bucket, parameter: torch.nn.Parameter) -> None:
         """The gradient of a parameter is final: autograd has added all of this backward's contributions to it."""

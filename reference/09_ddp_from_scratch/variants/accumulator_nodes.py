@@ -89,8 +89,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self.require_sync = self.require_sync, False
+        self.require_sync = False
         try:
             yield
         finally:
-            self.require_sync = before
+            self.require_sync = True

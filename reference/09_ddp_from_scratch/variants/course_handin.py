@@ -89,8 +89,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self.sync_enabled = self.sync_enabled, False
+        self.sync_enabled = False
         try:
             yield
         finally:
-            self.sync_enabled = before
+            self.sync_enabled = True

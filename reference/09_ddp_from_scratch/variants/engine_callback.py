@@ -37,11 +37,11 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self.enabled = self.enabled, False
+        self.enabled = False
         try:
             yield
         finally:
-            self.enabled = before
+            self.enabled = True
 
     def arrived(self, number):
         if not self.enabled:

@@ -92,8 +92,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self.synced = self.synced, False
+        self.synced = False
         try:
             yield
         finally:
-            self.synced = before
+            self.synced = True

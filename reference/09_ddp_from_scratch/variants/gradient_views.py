@@ -85,11 +85,11 @@ class BucketedDDP(nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self._sync = self._sync, False
+        self._sync = False
         try:
             yield
         finally:
-            self._sync = before
+            self._sync = True
 
     def forward(self, *inputs, **kwargs):
         return self.module(*inputs, **kwargs)

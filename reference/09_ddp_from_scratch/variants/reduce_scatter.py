@@ -70,8 +70,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self.syncing = self.syncing, False
+        self.syncing = False
         try:
             yield
         finally:
-            self.syncing = before
+            self.syncing = True

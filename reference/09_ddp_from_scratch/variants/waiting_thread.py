@@ -71,8 +71,8 @@ class BucketedDDP(torch.nn.Module):
 
     @contextmanager
     def no_sync(self):
-        before, self.silent = self.silent, True
+        self.silent = True
         try:
             yield
         finally:
-            self.silent = before
+            self.silent = False
