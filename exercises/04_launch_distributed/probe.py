@@ -37,6 +37,9 @@ ASLEEP = 5
 """Looks in a row, 10 ms apart, that make a process one that waits."""
 APART = 0.9
 """Seconds from a failure to the next one, behind the first rank's end and the caller's: a second in all."""
+DEPTH = 20
+"""Pairs of calls below which rank 2 raises, as deep as in an ordinary training: its traceback begins with 4,000
+characters that do not hold the message."""
 FAREWELL = signal.SIGUSR1
 """Ends the caller's own processes. No launcher sends it."""
 
@@ -239,13 +242,24 @@ def meet(rank, world_size, mine, other, other_size, encounter, token):
     return note(mine, token=token, rank=rank, port=os.environ["MASTER_PORT"], sum=total.item())
 
 
+def down(calls, error):
+    """Raises from below so many calls, of two functions in turn: of one alone a traceback would not tell each."""
+    if calls == 0:
+        raise error
+    further_down(calls - 1, error)
+
+
+def further_down(calls, error):
+    down(calls, error)
+
+
 def fail_first(rank, world_size, folder, first, later, caller):
     """Rank 2 raises; rank 0 raises a second after its death; rank 1 is fine."""
     here = enter(folder, rank)
     if rank == 2:
         wait_for_all(here, world_size)
         (here / "failed").touch()
-        raise Unpicklable(7, first, where=rank)
+        down(DEPTH, Unpicklable(7, first, where=rank))
     if rank == 0:
         wait_for(here / "failed")
         outlast_failure(here, 2, caller)
