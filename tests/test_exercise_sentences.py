@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from grader import catalog
-from grader.checks import CheckFailed, NotJudged, Runs, parts
+from grader.checks import CheckFailed, Runs
 from grader.checks.views import RunView
 from grader.judge import load_probe
-from grader.model import Case, Deadlocked, Diagnosis, Finding, Finished, Killed, RankRecord, Run, Wait
+from grader.model import Deadlocked, Diagnosis, Finding, Finished, Killed, RankRecord, Run, Wait
 
 ROOT = Path(__file__).parents[1]
 FINE: dict[str, Any] = {"raised": [], "message": "", "line": None, "said": ""}
@@ -150,26 +150,3 @@ def test_gradients_that_are_taken_for_zeros_are_charged_once(
     monkeypatch.setattr(checks, "holds", holds)
     checks.test_zero_grad(None, probe)
     assert seen == asked
-
-
-def test_what_no_run_of_several_ranks_came_to_is_not_judged() -> None:
-    """10, 11: else what is right on one rank alone would pass. One of these runs is enough."""
-    two, three = (Case(name="parts", world_size=size, probe="probe") for size in (2, 3))
-    hangs = Deadlocked(wait=Wait(operation="barrier"))
-
-    def earlier(ctx: Any) -> None: ...
-
-    def later(ctx: Any) -> None: ...
-
-    def arrived(came: list[Case]) -> list[int]:
-        def run_of(case: Case) -> Run:
-            told = {"earlier ended": True, "seen": 3} if case in came else {}
-            ranks = [RankRecord(rank=rank, ending=hangs, observations=told) for rank in range(case.world_size)]
-            return Run(case=case, ranks=tuple(ranks), seconds=1.0)
-
-        runs = Runs([two, three], run_of)
-        return [run.world_size for run in parts.arrived(runs, {"parts": [earlier, later]}, "later", ["seen"])]
-
-    assert (arrived([two, three]), arrived([three])) == ([2, 3], [3])
-    with pytest.raises(NotJudged):
-        arrived([])

@@ -65,16 +65,17 @@ def optimizers(case):
 def judged(runs, probe, family, part, recorded, after=()):
     """(run, the parameters) of each run in which a part of a family is judged: on one rank whatever several ranks do,
     and on several unless `same_as_unsharded` tells that these go wrong. What kept a run from coming as far as `after`
-    is told by the check of what came before; where none came so far, the part is not judged (NotJudged)."""
+    is told by the check of what came before."""
     (alone,) = runs("alone", recorded=[f"{part} alone"])
     if not alone.came_to(recorded):
         parts.expect_done(alone[0], part, DONE[part])
     yield alone, alone.parameters[family]
     if holds(test_same_as_unsharded, runs, probe):
-        for run in runs(family, finished=False, after=after):
-            if not run.came_to(recorded):
-                run.require_finished()
-            yield run, run.parameters
+        for run in runs(family, finished=False):
+            if run.came_to(after):
+                if not run.came_to(recorded):
+                    run.require_finished()
+                yield run, run.parameters
 
 
 def fixed(options):

@@ -374,9 +374,9 @@ def coarse(rank):
 
 PARTS = {
     "train": [model, traffic, sizes, coarse],
-    "parts": [kinds, strides, dtypes, groups, schedules, added, absent, accumulating, clearing, closures, lone, uneven],
+    "parts": [kinds, strides, dtypes, groups, schedules, added, absent, uneven, accumulating, clearing, closures, lone],
 }
-"""What the probe of each family does. What is most likely to hang comes last: nothing after it would be judged."""
+"""What the probe of each family does."""
 
 
 # Memory

@@ -335,8 +335,7 @@ def dtypes(rank):
     rank.record("state in bfloat16", values.copies(model.full_state_dict()))
 
 
-PARTS = {"train": [stack, outputs], "parts": [dtypes, middle, models]}
-"""What the probe of each family does. What is most likely to hang comes last: nothing after it would be judged."""
+PARTS = {"train": [stack, outputs], "parts": [models, middle, dtypes]}
 
 
 # Memory

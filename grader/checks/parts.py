@@ -24,13 +24,12 @@ def arrived(
     runs: Runs, families: Mapping[str, Sequence[Callable[[Any], None]]], part: str, recorded: Sequence[str]
 ) -> Iterator[RunView]:
     """The runs on several ranks in which a part has its turn, with these records; a run that lacks one of them is told
-    by its diagnosis. What kept a run from coming to the part at all is told by the check of what came before; where
-    none came to it, the part is not judged (NotJudged): what is right on one rank is not enough."""
+    by its diagnosis. What kept a run from coming to the part at all is told by the check of what came before."""
     for family, parts in families.items():
         names = [one.__name__ for one in parts]
         if part in names:
             earlier = [f"{name} ended" for name in names[: names.index(part)]]
-            for run in runs(family, finished=False, after=earlier):
+            for run in (run for run in runs(family, finished=False) if run.came_to(earlier)):
                 if not run.came_to(recorded):
                     run.require_finished()
                 yield run
