@@ -276,22 +276,31 @@ def outputs(rank):
 
 
 def models(rank):
-    """Other models than a stack, the last two in turn; another optimizer, gradients that become zeros, not None,
-    steps in evaluation mode, and units that draw random numbers, these in turn as well."""
+    """Other models than a stack, the last two in turn; two of one class in turn, one with another optimizer, one with
+    gradients that become zeros, not None; steps in evaluation mode, and units that draw random numbers, in turn as
+    well."""
     *titles, last_but_one, last = list(MODELS)[1:]
     for title in titles:
         rank.record(title, Training(rank, title).advance(range(STEPS)))
     pair = {title: Training(rank, title) for title in (last_but_one, last)}
-    histories = {title: [] for title in pair}
     rank.record("elements of blocks", elements_of(pair[last_but_one].model))
-    for step in range(STEPS):
-        for title, training in pair.items():
-            histories[title] += training.advance([step])
-    for title, history in histories.items():
-        rank.record(title, history)
-    rank.record("under Adam", Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}).advance(range(STEPS)))
-    rank.record(ZEROED, Training(rank, "a stack of blocks", set_to_none=False).advance(range(STEPS)))
+    of_one_class = {
+        "under Adam": Training(rank, "a stack of blocks", "Adam", {"lr": 0.05}),
+        ZEROED: Training(rank, "a stack of blocks", set_to_none=False),
+    }
+    for trainings in (pair, of_one_class):
+        for title, history in in_turn(trainings).items():
+            rank.record(title, history)
     pair_of_stacks(rank)
+
+
+def in_turn(trainings):
+    """The states after each step of several models that train in turn, by title."""
+    histories = {title: [] for title in trainings}
+    for step in range(STEPS):
+        for title, training in trainings.items():
+            histories[title] += training.advance([step])
+    return histories
 
 
 def pair_of_stacks(rank):
