@@ -84,11 +84,10 @@ def is_parameter_list(text: str) -> bool:
     """Whether `text` is what stands behind a function's name: `(rank, world_size, *, lr=0.1)`."""
     if not re.fullmatch(r"\([^\n]*\)", text):
         return False
-    source = f"def f{text}: ..."
-    if compiled_fault(source):
-        return False
-    module = ast.parse(source)
-    return len(module.body) == 1 and isinstance(module.body[0], ast.FunctionDef) and len(module.body[0].body) == 1
+    match _parsed(f"def f{text}: ..."):
+        case ast.Module(body=[ast.FunctionDef(body=[_])]):
+            return True
+    return False
 
 
 def is_dotted_name(text: str) -> bool:
