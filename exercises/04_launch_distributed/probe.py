@@ -412,15 +412,22 @@ def train_softmax(rank, world_size, data, steps=100):
 
 def launches(rank):
     """All launches, in one process, so that what a launcher keeps warm, such as a fork server, is started once."""
-    show = Launcher(rank)
+    from grader.kit.spawns import quick_spawns
+
+    with quick_spawns(rank.file.parent):
+        launch_all(Launcher(rank))
+
+
+def launch_all(show):
+    """Until one of the first two, which all checks need, has not come back."""
     with foreign_port(show, "foreign"):  # a fork server that is started here keeps what it finds for ever
         show.launch("one", 1, report, "folder")
     show.launch("three", 3, report, "folder", 7, ["x", None], {"rate": 0.5})
-    if show.stuck:  # every check needs these two launches
+    if show.stuck:
         return
     show.launch("zero", 0, report, "folder")
     show.launch("negative", -1, report, "folder")
-    show.launch("assorted", 2, give, "folder", rank.seed)
+    show.launch("assorted", 2, give, "folder", show.rank.seed)
     train(show)  # before the caller uses threads: what a bare fork does to them is the next launch's matter
     use_threads()
     join(show)

@@ -12,6 +12,7 @@
     processes   whether another process waits, or has ended
     interpreter a freshly started Python with another hash seed
     forks       forks of this process that look like new interpreters
+    spawns      spawned processes in a fraction of the time: forks of a server that look like new interpreters
     scripts     scripts run as programs, alone or under torchrun, and watched from outside
     files       files to be read: cut off, foreign, with code in them, as if from a GPU
     disturb     what a process writes, as it happens; writing that fails, is slow, or is cut short by death

@@ -56,7 +56,7 @@ class Fork:
             code = 1
             try:
                 _begin_anew(environment, stacks, stdout, stderr)
-                code = _exit_code(main)
+                code = exit_code(main)
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -98,15 +98,24 @@ def _begin_anew(environment: Mapping[str, str], stacks: Path, stdout: Any, stder
     os.environ.clear()
     os.environ.update(environment)
     _reset_streams(stdout, stderr)
-    _reset_signals()
+    reset_signals()
     faulthandler.unregister(STACK_SIGNAL)  # else it takes its handler for one that is still in place
     faulthandler.register(STACK_SIGNAL, file=(stacks / f"stack-{os.getpid()}").open("w"), all_threads=False)
+    reset_multiprocessing()
+    reset_generators()
+
+
+def reset_multiprocessing() -> None:
+    """This process started no other and was started by none, as far as multiprocessing knows."""
     multiprocess_util._finalizer_registry.clear()  # type: ignore[attr-defined]
     multiprocess._children = set()  # type: ignore[attr-defined]
     multiprocess._parent_process = None  # type: ignore[attr-defined]
     me: Any = multiprocessing.current_process()
     me.name, me._config = "MainProcess", {**me._config, "daemon": False}
     multiprocessing.set_start_method(None, force=True)
+
+
+def reset_generators() -> None:
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
@@ -120,19 +129,25 @@ def _reset_streams(stdout: Any, stderr: Any) -> None:
             os.dup2(file.fileno(), target)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.closerange(3, _most_descriptors())
+    os.closerange(3, most_descriptors())
+    open_streams()
+
+
+def open_streams() -> None:
+    """Python's streams anew, on the descriptors that are theirs."""
     sys.stdin = os.fdopen(0, closefd=False)
     for number, name in ((1, "stdout"), (2, "stderr")):
         setattr(sys, name, os.fdopen(number, "w", buffering=1, errors="backslashreplace", closefd=False))
 
 
-def _most_descriptors() -> int:
+def most_descriptors() -> int:
+    """One more than the highest descriptor of this process."""
     with contextlib.suppress(OSError):
         return max(map(int, os.listdir("/dev/fd"))) + 1
     return 4096
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
     """Those of a new Python, whatever this process or an agent has set."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -145,7 +160,7 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _exit_code(main: Callable[[], object]) -> int:
+def exit_code(main: Callable[[], object]) -> int:
     """Run it, and what an interpreter does at its end; its exit code."""
     code = 0
     try:

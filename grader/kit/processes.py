@@ -28,6 +28,8 @@ WORKED = 0.03
 MERCY = 20
 """Looks in which a call that was told to leave has to do so."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+SERVER = "spawn-server"
+"""What the server of `kit.spawns` is called."""
 
 
 def state(pid: int) -> str:
@@ -120,9 +122,9 @@ def moved(before: Mapping[int, Activity], now: Mapping[int, Activity]) -> bool:
 
 
 def is_helper(process: psutil.Process | None) -> bool:
-    """Whether it is multiprocessing's fork server, one forked from that, or its resource tracker."""
+    """Whether it is multiprocessing's fork server, one forked from that, its resource tracker, or our own server."""
     words = " ".join(process.cmdline()) if process else ""
-    return any(helper in words for helper in HELPERS)
+    return any(helper in words for helper in HELPERS) or (process is not None and process.name() == SERVER)
 
 
 def kill_below() -> None:
