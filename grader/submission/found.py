@@ -10,6 +10,7 @@ from pathlib import Path
 from grader import calling
 from grader.model import MISSING, Exercise, Finding, Submission, file_of
 from grader.model.errors import UsageError
+from grader.submission.compiles import look
 from grader.submission.compiles import problem as problem_of
 
 MAX_BYTES = 1 << 18
@@ -53,10 +54,16 @@ def given(exercise: Exercise, files: Mapping[str, bytes]) -> Submission:
 
 
 def _given_companion(name: str, files: Mapping[str, bytes]) -> bytes:
-    """The compilable file of another exercise, or b""."""
+    """The file of another exercise, if it is written, or b""."""
     alone, *nested = _names(name, file_of(name))
     sources = (files.get(place, b"") for place in (*nested, alone))
-    return next((found for found in sources if found and len(found) <= MAX_BYTES and not problem_of(found)), b"")
+    return next((found for found in sources if found and len(found) <= MAX_BYTES and _is_written(found)), b"")
+
+
+def _is_written(source: bytes) -> bool:
+    """Whether it compiles and is no stub any more: nothing in it raises NotImplementedError."""
+    problem, untouched = look(source)
+    return problem is None and not untouched
 
 
 def _names(name: str, file: str) -> tuple[str, str, str]:
@@ -148,7 +155,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _companions(exercise: Exercise, folder: Path, location: Path) -> dict[str, bytes]:
-    """The student's compilable files of the exercises that this one builds on, by the exercise's name."""
+    """The student's files of the exercises that this one builds on, where they are written, by the exercise's name."""
     found = {}
     for name in exercise.companions:
         file = file_of(name)
@@ -164,4 +171,4 @@ def _usable(path: Path, folder: Path) -> bytes | None:
         source = read(_inside(path, folder))
     except UsageError:
         return None
-    return None if problem_of(source) else source
+    return source if _is_written(source) else None

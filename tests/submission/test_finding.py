@@ -122,10 +122,11 @@ COMPANIONS = ("01_process_group", "02_shard_data")
 
 
 def test_companions_lie_in_exercises_when_no_path_is_given(root: Path) -> None:
-    """Only those that exist and compile."""
+    """Only those that exist, compile and are no stubs any more."""
     write(root / "exercises" / "02_shard_data" / "shard_data.py", b"b = 2\n")
-    write(root / "exercises" / "01_process_group" / "process_group.py", b"def f(:\n")
-    assert received(root, companions=COMPANIONS).companions == {"02_shard_data": b"b = 2\n"}
+    for unwritten in (b"def f(:\n", b"def f():\n    raise NotImplementedError('f is yours to write')\n"):
+        write(root / "exercises" / "01_process_group" / "process_group.py", unwritten)
+        assert received(root, companions=COMPANIONS).companions == {"02_shard_data": b"b = 2\n"}
 
 
 def test_companions_lie_in_the_folder_that_was_handed_in(root: Path, tmp_path: Path) -> None:
