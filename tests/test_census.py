@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -119,6 +121,21 @@ def test_shared_memory_that_a_child_has_filled_counts() -> None:
         assert usage.nameless_files([os.getpid()]) >= 64 * MIB
         kept.write(b"x" * 32 * MIB)
         assert usage.own_memory(os.getpid()) - before >= 32 * MIB
+
+
+def test_a_process_that_ends_while_its_threads_are_listed_has_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel then lists none, and no error: a run was given up for it once."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        tasks = os.open(f"/proc/{process.pid}/task", os.O_RDONLY)
+    assert os.listdir(tasks) == []
+    monkeypatch.setattr(os, "listdir", functools.partial(_listed, tasks))
+    assert list(usage.descriptors([process.pid])) == []
+    os.close(tasks)
+
+
+def _listed(folder: int, _: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
 
 
 @pytest.mark.parametrize(

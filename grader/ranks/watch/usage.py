@@ -110,7 +110,10 @@ def _tables(pids: Iterable[int]) -> Iterator[str]:
     a rank with hundreds of groups has thousands of threads."""
     for pid in pids:
         with contextlib.suppress(OSError):
-            first, *others = sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
+            threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
+            if not threads:
+                continue  # the process has ended between the opening of this folder and its reading
+            first, *others = threads
             yield f"/proc/{pid}/task/{first}/fd"
             yield from (f"/proc/{pid}/task/{one}/fd" for one in others if not _share_table(pid, first, one))
 
