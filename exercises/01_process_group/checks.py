@@ -161,10 +161,10 @@ def expect_loopback(run):
             rank.expect(places.is_loopback(place["host"], rank.read("host", str)), HOST, "localhost", place["host"])
 
 
-def expect_port(run):
+def expect_port(run, name="port"):
     for rank in run:
         for place in asked_by(rank):
-            right = str(place["port"]) == rank.read("port", str)
+            right = str(place["port"]) == rank.read(name, str)
             rank.expect(right, PORT, "the one in MASTER_PORT", place["port"])
 
 
@@ -301,7 +301,7 @@ def test_setup_again(runs, probe):
         if run.world_size > 1 and holds(meets_at, runs, expect_host, probe.ADDRESSES[0]):
             expect_host(run, probe.ADDRESSES[1])
         if run.world_size > 1 and holds(meets_at, runs, expect_port):
-            expect_port(run)
+            expect_port(run, "second port")
     for rank, joined in told(runs, "joined anew"):
         subject = "setup_ddp after dist.destroy_process_group and cleanup_ddp"
         rank.expect_success(joined, subject)

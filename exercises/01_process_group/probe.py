@@ -47,9 +47,11 @@ def token(secret, group):
 
 
 def join(rank):
-    """clean up, set up, talk, clean up twice; MASTER_ADDR appears only after the student's file was imported"""
-    meetings, student = Meetings(rank), rank.student
-    os.environ["MASTER_ADDR"] = ADDRESSES[0]
+    """clean up, set up, talk, clean up twice; what the environment says of the place appears only after the student's
+    file was imported"""
+    meetings, port = Meetings(rank), os.environ.pop("MASTER_PORT")
+    student = rank.student
+    os.environ |= {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": port}
     rank.record("cleanup before any setup_ddp", rank.attempt(student.cleanup_ddp).described())
     set_up(rank, student, meetings)
     outcome = rank.attempt(student.cleanup_ddp).described()
@@ -103,7 +105,8 @@ def again(rank):
     meetings, student = Meetings(rank), rank.student
     student.setup_ddp(rank.rank, rank.world_size)
     talk(rank, "first", rank.rank, rank.world_size)
-    os.environ["MASTER_ADDR"] = ADDRESSES[1]
+    os.environ |= {"MASTER_ADDR": ADDRESSES[1], "MASTER_PORT": another(os.environ["MASTER_PORT"])}
+    rank.record("second port", os.environ["MASTER_PORT"])
     student.cleanup_ddp()
     meetings.meet("left first")
     meetings.asked.clear()
@@ -118,6 +121,11 @@ def again(rank):
         student.setup_ddp(0, 1)
         rank.record("third", talk(rank, "third", 0, 1))
         student.cleanup_ddp()
+
+
+def another(port):
+    """Another port. Nobody opens it."""
+    return str(int(port) - 1 or 2)
 
 
 def bad_arguments(rank):
