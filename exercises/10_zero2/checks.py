@@ -25,6 +25,7 @@ PLAIN = "SGD"
 RATES = (1e-3, 1e-3, 1e-2)
 """The learning rates of SGD, AdamW and Adagrad where nobody gives one."""
 Returned = list[float | None]
+Rates = list[float | None]
 
 
 class Small(TypedDict):
@@ -147,9 +148,13 @@ def by_group(groups, defaults):
     """The options that each parameter has, the same in every step: its group's own before the optimizer's."""
     table = {}
     for group in groups:
-        own = {name: value for name, value in group.items() if name != "names"}
-        table |= {name: {**defaults, **own} for name in group["names"]}
+        own = {name: value for name, value in group.items() if name not in ("names", "lazy")}
+        table |= {name: {**defaults, **own} for name in members(group)}
     return lambda step, name: table[name]
+
+
+def members(group):
+    return [group["names"]] if isinstance(group["names"], str) else group["names"]
 
 
 def judged(runs, probe, part, recorded):
@@ -292,18 +297,11 @@ def test_groups(runs, probe):
     for run in judged(runs, probe, "groups", ["visible", "several groups"]):
         case = run.parameters["groups"]
         groups, defaults = case["groups"], case["options"]
-        shown = [
-            {"options": {name: group.get(name, value) for name, value in defaults.items()}, "names": group["names"]}
-            for group in groups
-        ]
         for rank in run:
-            rank.expect_equal(rank["visible"], shown, "param_groups")
+            rank.expect_equal(rank["visible"], shown(case), "param_groups")
             names = rank.read("visible beside a frozen one", list[str])
             rank.expect_equal(names, list(probe.EVEN), "the parameters in param_groups, of which one is frozen")
-            rates = rank.read("rates that nobody gave", list[float | None])
-            for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
-                rank.expect(seen == wanted, f"lr in param_groups of {kind} that was given none", wanted, seen)
-            rank.expect_equal(len(rates), len(RATES), "the number of optimizers without lr")
+            expect_rates(probe, rank, rank.read("rates that nobody gave", Rates), " that was given none")
         options, steps = by_group(groups, defaults), range(case["steps"])
         expect_history(run, "several groups", partial(replayed, probe, run, "AdamW", options, steps))
     if holds(test_any_size, runs, probe):
@@ -311,6 +309,21 @@ def test_groups(runs, probe):
             case, shapes = run.parameters["lone"], {**probe.MODEL, "scale": ()}
             options, steps = by_group(case["groups"], case["options"]), range(case["steps"])
             expect_history(run, LONE, partial(replayed, probe, run, "SGD", options, steps, shapes))
+
+
+def shown(case):
+    """`param_groups` as Training.visible() of the probe writes them down."""
+    return [
+        {"options": {name: group.get(name, value) for name, value in case["options"].items()}, "names": members(group)}
+        for group in case["groups"]
+    ]
+
+
+def expect_rates(probe, rank, rates, where):
+    """The learning rate that each optimizer shows where none was given."""
+    for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
+        rank.expect(seen == wanted, f"lr in param_groups of {kind}{where}", wanted, seen)
+    rank.expect_equal(len(rates), len(RATES), "the number of optimizers without lr")
 
 
 def test_schedulers(runs, probe):
@@ -334,7 +347,7 @@ def by_hand(probe, sgd):
 
 def by_lambda(probe, case):
     options = by_group(case["groups"], case["sgd"])
-    rows = {name: row for group, row in zip(case["groups"], probe.FACTORS, strict=True) for name in group["names"]}
+    rows = {name: row for group, row in zip(case["groups"], probe.FACTORS, strict=True) for name in members(group)}
     return lambda step, name: {**options(step, name), "lr": options(step, name)["lr"] * rows[name][step]}
 
 
@@ -342,10 +355,14 @@ def test_late_groups(runs, probe):
     """A group that is added between steps is trained from then on"""
     for run in judged(runs, probe, "added", [ADDED]):
         case = run.parameters["added"]
-        since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in group["names"]}
+        since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in members(group)}
         options, steps = by_group(case["groups"], case["options"]), range(2 * len(case["groups"]))
         how = {"given": lambda rank, step, name, since=since: step >= since[name]}
         expect_history(run, ADDED, partial(replayed, probe, run, "SGD", options, steps, **how))
+        for rank in run:
+            rank.expect_equal(rank["visible after adding"], shown(case), "param_groups after adding")
+            rates = rank.read("rates of added groups that nobody gave", Rates)
+            expect_rates(probe, rank, rates, ", in a group that was added and was given none")
 
 
 # Gradients

@@ -274,6 +274,16 @@ def added(rank):
         training.optimizer.add_param_group(training.grouped(group))
         history += training.advance([2 * number, 2 * number + 1])
     rank.record("groups that are added", history)
+    rank.record("visible after adding", training.visible())
+    rank.record("rates of added groups that nobody gave", [added_rate(rank, kind, case) for kind in UNSAID])
+
+
+def added_rate(rank, kind, case):
+    """The learning rate that param_groups shows of a group that was added, where none was given."""
+    first, *_, last = case["groups"]
+    training = Training(rank, kind, {}, groups=[{"names": first["names"]}])
+    training.optimizer.add_param_group(training.grouped({"names": last["names"]}))
+    return values.number(training.optimizer.param_groups[-1].get("lr"))
 
 
 # Gradients
