@@ -79,9 +79,13 @@ class Training:
         self.optimizer = rank.student.Zero2Optimizer(params, getattr(torch.optim, kind), **keywords(options))
 
     def grouped(self, group):
-        """A group of the manifest, {"names": [...], options}, as an optimizer takes it."""
-        options = {name: option for name, option in group.items() if name != "names"}
-        return {"params": [self.parameters[name] for name in group["names"]], **keywords(options)}
+        """A group of the manifest, {"names": [...], options}, as an optimizer takes it: with a list; with a generator
+        where it is `lazy`, as `module.parameters()` gives; with a bare parameter where there is a name and no list."""
+        names, options = group["names"], {name: group[name] for name in group if name not in ("names", "lazy")}
+        if isinstance(names, str):
+            return {"params": self.parameters[names], **keywords(options)}
+        chosen = (self.parameters[name] for name in names)
+        return {"params": chosen if group.get("lazy") else list(chosen), **keywords(options)}
 
     def backward(self, step, present=None, micro_batch=0):
         """Add this rank's gradients of a step to `grad`; `present` is by name, one entry a step."""
