@@ -19,6 +19,7 @@ SMALL = 1024
 TRAINED, LONE = "a model under SGD", "a group with one scalar"
 REGION, ODD_REGION, COARSE_REGION = "a step", "a step on odd sizes", "a step on bfloat16"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "groups that are added"
+OF_ADAM = "options of Adam written into param_groups"
 ONE_EACH, DTYPES = "one gradient a rank", "several dtypes"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
@@ -328,19 +329,20 @@ def expect_rates(probe, rank, rates, where):
 
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
-    for run in judged(runs, probe, "schedules", [BY_HAND, BY_LAMBDA]):
+    for run in judged(runs, probe, "schedules", [BY_HAND, BY_LAMBDA, OF_ADAM]):
         case = run.parameters["schedules"]
-        for name, options, steps in (
-            (BY_HAND, by_hand(probe, case["sgd"]), range(len(probe.BY_HAND))),
-            (BY_LAMBDA, by_lambda(probe, case), range(len(probe.FACTORS[0]))),
+        for name, kind, options, steps in (
+            (BY_HAND, "SGD", by_hand(probe.BY_HAND, case["sgd"]), range(len(probe.BY_HAND))),
+            (BY_LAMBDA, "SGD", by_lambda(probe, case), range(len(probe.FACTORS[0]))),
+            (OF_ADAM, "Adam", by_hand(probe.OF_ADAM, {}), range(len(probe.OF_ADAM))),
         ):
-            expect_history(run, name, partial(replayed, probe, run, "SGD", options, steps))
+            expect_history(run, name, partial(replayed, probe, run, kind, options, steps))
 
 
-def by_hand(probe, sgd):
+def by_hand(changes, first):
     """What is written stays until it is overwritten."""
-    written = [dict(sgd)]
-    for change in probe.BY_HAND:
+    written = [dict(first)]
+    for change in changes:
         written.append({**written[-1], **change})
     return lambda step, name: written[step + 1]
 

@@ -37,6 +37,8 @@ BY_HAND = (
     *({"weight_decay": 0.3, "maximize": True}, {"lr": 0.03, "momentum": 0.95}),
 )
 """What is written into every group before each step."""
+OF_ADAM = ({"betas": (0.9, 0.99)}, {"betas": (0.5, 0.9)}, {"betas": (0.7, 0.8)}, {"eps": 0.5})
+"""The same for Adam, the momentum of which schedulers turn."""
 
 
 def dtype_of(name):
@@ -255,17 +257,20 @@ def groups(rank):
 def schedules(rank):
     """Options that change from step to step: written by hand, and by a scheduler."""
     case = rank.parameters["schedules"]
-    training = Training(rank, "SGD", case["sgd"])
-
-    def write(step):
-        for group in training.optimizer.param_groups:
-            group.update(BY_HAND[step])
-
-    rank.record("options written into param_groups", training.advance(range(len(BY_HAND)), before=write))
+    rank.record("options written into param_groups", changed_by_hand(Training(rank, "SGD", case["sgd"]), BY_HAND))
     training = Training(rank, "SGD", case["sgd"], groups=case["groups"])
     scheduler = LambdaLR(training.optimizer, [row.__getitem__ for row in FACTORS])
     steps = range(len(FACTORS[0]))
     rank.record("a LambdaLR", training.advance(steps, before=lambda step: step and scheduler.step()))
+    rank.record("options of Adam written into param_groups", changed_by_hand(Training(rank, "Adam", {}), OF_ADAM))
+
+
+def changed_by_hand(training, changes):
+    def write(step):
+        for group in training.optimizer.param_groups:
+            group.update(changes[step])
+
+    return training.advance(range(len(changes)), before=write)
 
 
 def added(rank):
