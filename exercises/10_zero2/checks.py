@@ -19,7 +19,7 @@ SMALL = 1024
 TRAINED, LONE = "a model under SGD", "a group with one scalar"
 REGION, ODD_REGION, COARSE_REGION = "a step", "a step on odd sizes", "a step on bfloat16"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "groups that are added"
-OF_ADAM = "options of Adam written into param_groups"
+OF_ADAM, CHANGED = "options of Adam written into param_groups", "groups that were added and changed"
 ONE_EACH, DTYPES = "one gradient a rank", "several dtypes"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
@@ -355,16 +355,32 @@ def by_lambda(probe, case):
 
 def test_late_groups(runs, probe):
     """A group that is added between steps is trained from then on"""
+    changes = holds(test_schedulers, runs, probe)
     for run in judged(runs, probe, "added", [ADDED]):
         case = run.parameters["added"]
-        since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in members(group)}
-        options, steps = by_group(case["groups"], case["options"]), range(2 * len(case["groups"]))
-        how = {"given": lambda rank, step, name, since=since: step >= since[name]}
-        expect_history(run, ADDED, partial(replayed, probe, run, "SGD", options, steps, **how))
+        replay_with = partial(replayed_added, probe, run, case)
+        expect_history(run, ADDED, lambda replay_with=replay_with, **how: replay_with(**how)[:-1])
+        if changes:  # whether options that are written into the first groups take effect
+            expect_history(run, CHANGED, lambda replay_with=replay_with, **how: replay_with(**how)[-2:])
         for rank in run:
             rank.expect_equal(rank["visible after adding"], shown(case), "param_groups after adding")
             rates = rank.read("rates of added groups that nobody gave", Rates)
             expect_rates(probe, rank, rates, ", in a group that was added and was given none")
+
+
+def replayed_added(probe, run, case, **how):
+    """The parameters before the first step and after each; before the last, other options are written into all groups
+    that were added."""
+    since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in members(group)}
+    own, last = by_group(case["groups"], case["options"]), 2 * len(case["groups"])
+
+    def options(step, name):
+        return {**own(step, name), **(case["changed"] if step == last and since[name] else {})}
+
+    def given(rank, step, name):
+        return step >= since[name]
+
+    return replayed(probe, run, "SGD", options, range(last + 1), given=given, **how)
 
 
 # Gradients

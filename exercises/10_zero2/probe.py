@@ -274,7 +274,7 @@ def changed_by_hand(training, changes):
 
 
 def added(rank):
-    """Groups that are added, two steps before each."""
+    """Groups that are added, two steps before each. Then other options are written into these."""
     case = rank.parameters["added"]
     first, *more = case["groups"]
     training = Training(rank, "SGD", case["options"], groups=[first])
@@ -284,6 +284,9 @@ def added(rank):
         history += training.advance([2 * number, 2 * number + 1])
     rank.record("groups that are added", history)
     rank.record("visible after adding", training.visible())
+    for group in training.optimizer.param_groups[1:]:
+        group.update(case["changed"])
+    rank.record("groups that were added and changed", training.advance([2 * len(case["groups"])]))
     rank.record("rates of added groups that nobody gave", [added_rate(rank, kind, case) for kind in UNSAID])
 
 
