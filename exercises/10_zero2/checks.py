@@ -466,6 +466,8 @@ def test_closures(runs, probe):
             returned, nothing = rank.read("returned", Returned), rank.read("nothing", str)
             wanted = [float(number + 1 + rank.rank) for number in range(steps)]
             rank.expect_equal(returned, wanted, "what step(closure) returned, which is this rank's own loss")
+            for made in rank.read("types returned", list[str]):
+                rank.expect(made == "Tensor", "what step(closure) returned", "the closure's loss, a Tensor", f"a {made}")
             rank.expect(nothing == "NoneType", "what step() returned", "None", f"a {nothing}")
 
 

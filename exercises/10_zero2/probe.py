@@ -359,7 +359,7 @@ def clearing(rank):
 def closures(rank):
     """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step without."""
     case = rank.parameters["sizes"]
-    training, calls, returned, history = Training(rank, "SGD", case["options"]), [], [], []
+    training, calls, returned, made, history = Training(rank, "SGD", case["options"]), [], [], [], []
 
     def closure():
         calls[-1].append(torch.is_grad_enabled())
@@ -372,9 +372,11 @@ def closures(rank):
         calls.append([])
         loss = training.optimizer.step(closure=closure) if number % 2 else training.optimizer.step(closure)
         returned.append(None if loss is None else values.number(loss))
+        made.append(type(loss).__name__)
         history.append(values.copies(training.parameters))
     rank.record("calls", calls)
     rank.record("returned", returned)
+    rank.record("types returned", made)
     rank.record("steps with a closure", history)
     training.clear()
     rank.record("nothing", type(training.optimizer.step()).__name__)
