@@ -136,6 +136,7 @@ MAXIMUM_OF_NAN = {
     "a gradient of NaN on the last rank, by the infinity norm": Given(1.0, INF, odd=("last", with_odd("nan"))),
 }
 OTHERS = {f"norm_type {p:g}": Given(1.0, p) for p in (1.0, 3.0, 0.5, 2.5)}
+OTHERS["norm_type 3, of bfloat16 beside float64"] = Given(1.0, 3.0, ((Shard((3, 4), BF16), Shard()),))
 BETWEEN = {
     "float32, float64 and bfloat16, another on each rank": Given(
         shards=((Shard(dtype=F32), Shard((3, 4), F32)), USUAL, (Shard((3, 4), BF16),))
