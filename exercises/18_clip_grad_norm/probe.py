@@ -128,6 +128,7 @@ NOT_FINITE = {
     ),
     "a gradient of NaN on the last rank": Given(odd=("last", with_odd("nan"))),
     "a gradient of NaN on the last rank, and a max_norm of infinity": Given(INF, odd=("last", with_odd("nan"))),
+    "a gradient of NaN on the last rank, and a max_norm of 0": Given(0.0, odd=("last", with_odd("nan"))),
     "an infinite gradient on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("inf"))),
     "a gradient of NaN before an infinite one on the first rank": Given(odd=("first", BOTH)),
 }
