@@ -358,7 +358,11 @@ def expect_resumed(probe, run, case, title, kind, defaults):
     own, half = by_group(case["groups"], defaults), case["half"]
 
     def options(step, name):
-        return {**own(step, name), "lr": own(step, name)["lr"] / (1 if step < 1 else 2)}
+        """Half of each learning rate from step 1 on, and half of that and more weight decay from where it is saved."""
+        lr, decay = own(step, name)["lr"], own(step, name)["weight_decay"]
+        if step < half:
+            return {**own(step, name), "lr": lr / (1 if step < 1 else 2)}
+        return {**own(step, name), "lr": lr / 4, "weight_decay": decay + 0.1}
 
     wanted = replayed(probe, run, kind, range(case["steps"]), options)
     expect_history(run, f"{title}, saved and loaded before the first step", wanted[: half + 1])

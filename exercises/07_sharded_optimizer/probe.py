@@ -378,7 +378,7 @@ def closures(rank, case):
 
 
 def saving(rank, case):
-    """Save before the first step and in the middle; then the first optimizer goes on, a fresh one goes on, and the
+    """Save before the first step and in the middle, where options have changed since the last step; then the first optimizer goes on, a fresh one goes on, and the
     first one goes back."""
     groups, steps = case["groups"], range(case["steps"])
     early, rest = steps[: case["half"]], steps[case["half"] :]
@@ -389,6 +389,7 @@ def saving(rank, case):
         history = restored(fresh, model, saved, early, before=halver(fresh))
         rank.record(f"{title}, saved and loaded before the first step", history)
         history = first.advance(early, before=halver(first))
+        write_others(first)
         saved, model = packed(first.optimizer), values.copies(first.parameters)
         rank.record(f"{title}, saved in the middle", history + first.advance(rest, before=halver(first)))
         fresh = Training(rank, kind, {**options, "lr": 7.0}, groups)
@@ -428,6 +429,12 @@ def halver(training):
             group["lr"] = group["lr"] / 2 if step == 1 else group["lr"]
 
     return halve
+
+
+def write_others(training):
+    """Other options in every group, as a scheduler leaves them that is called after a step."""
+    for group in training.optimizer.param_groups:
+        group.update(lr=group["lr"] / 2, weight_decay=group["weight_decay"] + 0.1)
 
 
 def packed(optimizer):
