@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR, StepLR
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, StepLR
 
 from grader.kit import samples, spies, values
 from grader.kit.memory import Meter, disregard_existing, layout, settled
@@ -27,6 +27,8 @@ BY_HAND = (
 """What is written into every group before each step."""
 OF_ADAM = ({"betas": (0.9, 0.99)}, {"betas": (0.5, 0.9)}, {"betas": (0.7, 0.8)}, {"eps": 0.5})
 """The same for Adam, the momentum of which schedulers turn."""
+ONE_CYCLE = {"max_lr": 0.3, "total_steps": 5}
+"""What OneCycleLR is called with, which turns the momentum as well."""
 
 
 def initial(seed, name):
@@ -278,6 +280,9 @@ def changing_options(rank, case):
     scheduler = StepLR(training.optimizer, step_size=1, gamma=0.5)
     rank.record("a StepLR from the third step on", history + scheduled(training, scheduler, 5, first=2))
     rank.record("options of Adam written into param_groups", changed_by_hand(Training(rank, "Adam", {}), OF_ADAM))
+    training = Training(rank, "SGD", case["sgd"])
+    scheduler = OneCycleLR(training.optimizer, **ONE_CYCLE)
+    rank.record("a OneCycleLR", scheduled(training, scheduler, ONE_CYCLE["total_steps"]))
 
 
 def changed_by_hand(training, changes):
