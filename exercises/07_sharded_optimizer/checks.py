@@ -5,6 +5,7 @@ compared, on every rank. Memory is judged by what each process kept alive, on wh
 """
 
 import torch
+from torch.optim.lr_scheduler import OneCycleLR
 
 from grader.checks import Attempt, Tensor, Tensors, TypedDict, amount, holds, listed, memory, parts, replay
 from grader.checks.tolerance import MEMORY_BALANCE, MEMORY_SLACK
@@ -16,6 +17,7 @@ CLEARED, ONE, TWO = "uncleared", "one parameter", "two parameters"
 BY_HAND, BY_LAMBDA = "options written into param_groups", "a LambdaLR with two groups"
 BY_STEP, BY_STEP_LATER = "a StepLR with Adam's own learning rate", "a StepLR from the third step on"
 OF_ADAM, AFTER = "options of Adam written into param_groups", "an optimizer after another"
+BY_ONE_CYCLE = "a OneCycleLR"
 SMALL, UNTRAINED = "small: bytes of tensors", "with a group that has no gradient yet"
 DONE = {
     "model_under_adamw": "training a model on one rank",
@@ -32,6 +34,7 @@ DONE = {
 }
 """The parts of the probe, in words."""
 MEANWHILE = "What is frozen may have changed since saving. What in your state_dict, or of who owns what, hangs on it?"
+TWICE = "Which tensors are there twice once a state_dict is loaded, and who still refers to the old or the loaded ones?"
 Uncleared = TypedDict("Uncleared", {"before the first step": list[str], "after a step": list[str]})
 
 
@@ -192,7 +195,7 @@ def test_groups(runs, probe):
 
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
-    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER, OF_ADAM]
+    every = [BY_HAND, BY_LAMBDA, BY_STEP, BY_STEP_LATER, OF_ADAM, BY_ONE_CYCLE]
     for run, case in judged(runs, probe, "options", "changing_options", every, after=["several groups"]):
         sgd = case["sgd"]
         for name, kind, steps, options in (
@@ -201,6 +204,7 @@ def test_schedulers(runs, probe):
             (BY_STEP, "Adam", 5, lambda step, name: {"lr": 1e-3 * 0.1 ** (step // 2)}),
             (BY_STEP_LATER, "SGD", 5, lambda step, name, sgd=sgd: {**sgd, "lr": sgd["lr"] * 0.5 ** max(step - 2, 0)}),
             (OF_ADAM, "Adam", len(probe.OF_ADAM), by_hand(probe.OF_ADAM, {})),
+            (BY_ONE_CYCLE, "SGD", probe.ONE_CYCLE["total_steps"], by_one_cycle(probe, sgd)),
         ):
             expect_history(run, name, replayed(probe, run, kind, range(steps), options))
 
@@ -218,6 +222,18 @@ def by_lambda(probe, case):
     options = by_group(groups, case["sgd"])
     rows = {name: row for group, row in zip(groups, probe.FACTORS, strict=True) for name in members(group)}
     return lambda step, name: {**options(step, name), "lr": options(step, name)["lr"] * rows[name][step]}
+
+
+def by_one_cycle(probe, sgd):
+    """What the scheduler makes of torch's own optimizer."""
+    optimizer, rows = torch.optim.SGD([torch.zeros(1)], **sgd), []
+    scheduler = OneCycleLR(optimizer, **probe.ONE_CYCLE)
+    for _ in range(probe.ONE_CYCLE["total_steps"]):
+        rows.append({**sgd, **{name: optimizer.param_groups[0][name] for name in ("lr", "momentum")}})
+        optimizer.step()
+        if len(rows) < probe.ONE_CYCLE["total_steps"]:
+            scheduler.step()
+    return lambda step, name: rows[step]
 
 
 def test_gradless(runs, probe):
@@ -317,7 +333,7 @@ def test_closures(runs, probe):
             expect_calls(rank, len(steps))
         expect_history(run, "steps with a closure", wanted)
         for rank in run:
-            expect_losses(rank, [*losses, 0.0])  # the last closure's is zero
+            expect_losses(rank, [*(loss + rank.rank for loss in losses), 0.0])  # the last closure's is zero
 
 
 def expect_calls(rank, steps):
@@ -358,7 +374,11 @@ def expect_resumed(probe, run, case, title, kind, defaults):
     own, half = by_group(case["groups"], defaults), case["half"]
 
     def options(step, name):
-        return {**own(step, name), "lr": own(step, name)["lr"] / (1 if step < 1 else 2)}
+        """Half of each learning rate from step 1 on, and half of that and more weight decay from where it is saved."""
+        lr, decay = own(step, name)["lr"], own(step, name)["weight_decay"]
+        if step < half:
+            return {**own(step, name), "lr": lr / (1 if step < 1 else 2)}
+        return {**own(step, name), "lr": lr / 4, "weight_decay": decay + 0.1}
 
     wanted = replayed(probe, run, kind, range(case["steps"]), options)
     expect_history(run, f"{title}, saved and loaded before the first step", wanted[: half + 1])
@@ -421,9 +441,8 @@ def expect_no_more(probe, run, rank, title):
     earlier = "after adding" if f"{title}: after adding" in rank else "after steps"
     before, after = kept(rank, title, earlier), kept(rank, title, "after loading")
     most = before + MEMORY_SLACK * parameter_bytes(probe, run, "after steps")
-    rank.expect(
-        after <= most, f"what the rank keeps after loading, {title}", f"{amount(before)}, as before", amount(after)
-    )
+    subject = f"what the rank keeps after loading, {title}"
+    rank.expect(after <= most, subject, f"{amount(before)}, as before", amount(after), hint=TWICE)
     if title != "Adagrad" or f"{title}: {UNTRAINED}" in rank:
         rank.expect_success(rank.read(f"{title}: a step after loading", Attempt), f"a step after loading, {title}")
         expect_sampled(probe, run, rank, title, "after loading")

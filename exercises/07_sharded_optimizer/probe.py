@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LambdaLR, StepLR
+from torch.optim.lr_scheduler import LambdaLR, OneCycleLR, StepLR
 
 from grader.kit import samples, spies, values
 from grader.kit.memory import Meter, disregard_existing, layout, settled
@@ -27,6 +27,8 @@ BY_HAND = (
 """What is written into every group before each step."""
 OF_ADAM = ({"betas": (0.9, 0.99)}, {"betas": (0.5, 0.9)}, {"betas": (0.7, 0.8)}, {"eps": 0.5})
 """The same for Adam, the momentum of which schedulers turn."""
+ONE_CYCLE = {"max_lr": 0.3, "total_steps": 5}
+"""What OneCycleLR is called with, which turns the momentum as well."""
 
 
 def initial(seed, name):
@@ -278,6 +280,9 @@ def changing_options(rank, case):
     scheduler = StepLR(training.optimizer, step_size=1, gamma=0.5)
     rank.record("a StepLR from the third step on", history + scheduled(training, scheduler, 5, first=2))
     rank.record("options of Adam written into param_groups", changed_by_hand(Training(rank, "Adam", {}), OF_ADAM))
+    training = Training(rank, "SGD", case["sgd"])
+    scheduler = OneCycleLR(training.optimizer, **ONE_CYCLE)
+    rank.record("a OneCycleLR", scheduled(training, scheduler, ONE_CYCLE["total_steps"]))
 
 
 def changed_by_hand(training, changes):
@@ -359,7 +364,7 @@ def closures(rank, case):
                 parameter.grad = None
             loss = objective(rank.seed, training.parameters, len(calls) - 1)
             loss.backward()
-        return loss
+        return loss + rank.rank  # each rank has a loss of its own
 
     for number in range(case["steps"]):
         calls.append([])
@@ -378,8 +383,8 @@ def closures(rank, case):
 
 
 def saving(rank, case):
-    """Save before the first step and in the middle; then the first optimizer goes on, a fresh one goes on, and the
-    first one goes back."""
+    """Save before the first step and in the middle, where options have changed since the last step; then the first
+    optimizer goes on, a fresh one goes on, and the first one goes back."""
     groups, steps = case["groups"], range(case["steps"])
     early, rest = steps[: case["half"]], steps[case["half"] :]
     for title, (kind, options) in case["optimizers"].items():
@@ -389,6 +394,7 @@ def saving(rank, case):
         history = restored(fresh, model, saved, early, before=halver(fresh))
         rank.record(f"{title}, saved and loaded before the first step", history)
         history = first.advance(early, before=halver(first))
+        write_others(first)
         saved, model = packed(first.optimizer), values.copies(first.parameters)
         rank.record(f"{title}, saved in the middle", history + first.advance(rest, before=halver(first)))
         fresh = Training(rank, kind, {**options, "lr": 7.0}, groups)
@@ -428,6 +434,12 @@ def halver(training):
             group["lr"] = group["lr"] / 2 if step == 1 else group["lr"]
 
     return halve
+
+
+def write_others(training):
+    """Other options in every group, as a scheduler leaves them that is called after a step."""
+    for group in training.optimizer.param_groups:
+        group.update(lr=group["lr"] / 2, weight_decay=group["weight_decay"] + 0.1)
 
 
 def packed(optimizer):

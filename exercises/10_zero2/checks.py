@@ -19,12 +19,14 @@ SMALL = 1024
 TRAINED, LONE = "a model under SGD", "a group with one scalar"
 REGION, ODD_REGION, COARSE_REGION = "a step", "a step on odd sizes", "a step on bfloat16"
 BY_HAND, BY_LAMBDA, ADDED = "options written into param_groups", "a LambdaLR", "groups that are added"
+OF_ADAM, CHANGED = "options of Adam written into param_groups", "groups that were added and changed"
 ONE_EACH, DTYPES = "one gradient a rank", "several dtypes"
 PLAIN = "SGD"
 """The optimizer of the memory case that has no state."""
 RATES = (1e-3, 1e-3, 1e-2)
 """The learning rates of SGD, AdamW and Adagrad where nobody gives one."""
 Returned = list[float | None]
+Rates = list[float | None]
 
 
 class Small(TypedDict):
@@ -147,9 +149,13 @@ def by_group(groups, defaults):
     """The options that each parameter has, the same in every step: its group's own before the optimizer's."""
     table = {}
     for group in groups:
-        own = {name: value for name, value in group.items() if name != "names"}
-        table |= {name: {**defaults, **own} for name in group["names"]}
+        own = {name: value for name, value in group.items() if name not in ("names", "lazy")}
+        table |= {name: {**defaults, **own} for name in members(group)}
     return lambda step, name: table[name]
+
+
+def members(group):
+    return [group["names"]] if isinstance(group["names"], str) else group["names"]
 
 
 def judged(runs, probe, part, recorded):
@@ -292,18 +298,11 @@ def test_groups(runs, probe):
     for run in judged(runs, probe, "groups", ["visible", "several groups"]):
         case = run.parameters["groups"]
         groups, defaults = case["groups"], case["options"]
-        shown = [
-            {"options": {name: group.get(name, value) for name, value in defaults.items()}, "names": group["names"]}
-            for group in groups
-        ]
         for rank in run:
-            rank.expect_equal(rank["visible"], shown, "param_groups")
+            rank.expect_equal(rank["visible"], shown(case), "param_groups")
             names = rank.read("visible beside a frozen one", list[str])
             rank.expect_equal(names, list(probe.EVEN), "the parameters in param_groups, of which one is frozen")
-            rates = rank.read("rates that nobody gave", list[float | None])
-            for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
-                rank.expect(seen == wanted, f"lr in param_groups of {kind} that was given none", wanted, seen)
-            rank.expect_equal(len(rates), len(RATES), "the number of optimizers without lr")
+            expect_rates(probe, rank, rank.read("rates that nobody gave", Rates), " that was given none")
         options, steps = by_group(groups, defaults), range(case["steps"])
         expect_history(run, "several groups", partial(replayed, probe, run, "AdamW", options, steps))
     if holds(test_any_size, runs, probe):
@@ -313,39 +312,75 @@ def test_groups(runs, probe):
             expect_history(run, LONE, partial(replayed, probe, run, "SGD", options, steps, shapes))
 
 
+def shown(case):
+    """`param_groups` as Training.visible() of the probe writes them down."""
+    return [
+        {"options": {name: group.get(name, value) for name, value in case["options"].items()}, "names": members(group)}
+        for group in case["groups"]
+    ]
+
+
+def expect_rates(probe, rank, rates, where):
+    """The learning rate that each optimizer shows where none was given."""
+    for kind, wanted, seen in zip(probe.UNSAID, RATES, rates, strict=False):
+        rank.expect(seen == wanted, f"lr in param_groups of {kind}{where}", wanted, seen)
+    rank.expect_equal(len(rates), len(RATES), "the number of optimizers without lr")
+
+
 def test_schedulers(runs, probe):
     """Learning rates and other options that change take effect at once"""
-    for run in judged(runs, probe, "schedules", [BY_HAND, BY_LAMBDA]):
+    for run in judged(runs, probe, "schedules", [BY_HAND, BY_LAMBDA, OF_ADAM]):
         case = run.parameters["schedules"]
-        for name, options, steps in (
-            (BY_HAND, by_hand(probe, case["sgd"]), range(len(probe.BY_HAND))),
-            (BY_LAMBDA, by_lambda(probe, case), range(len(probe.FACTORS[0]))),
+        for name, kind, options, steps in (
+            (BY_HAND, "SGD", by_hand(probe.BY_HAND, case["sgd"]), range(len(probe.BY_HAND))),
+            (BY_LAMBDA, "SGD", by_lambda(probe, case), range(len(probe.FACTORS[0]))),
+            (OF_ADAM, "Adam", by_hand(probe.OF_ADAM, {}), range(len(probe.OF_ADAM))),
         ):
-            expect_history(run, name, partial(replayed, probe, run, "SGD", options, steps))
+            expect_history(run, name, partial(replayed, probe, run, kind, options, steps))
 
 
-def by_hand(probe, sgd):
+def by_hand(changes, first):
     """What is written stays until it is overwritten."""
-    written = [dict(sgd)]
-    for change in probe.BY_HAND:
+    written = [dict(first)]
+    for change in changes:
         written.append({**written[-1], **change})
     return lambda step, name: written[step + 1]
 
 
 def by_lambda(probe, case):
     options = by_group(case["groups"], case["sgd"])
-    rows = {name: row for group, row in zip(case["groups"], probe.FACTORS, strict=True) for name in group["names"]}
+    rows = {name: row for group, row in zip(case["groups"], probe.FACTORS, strict=True) for name in members(group)}
     return lambda step, name: {**options(step, name), "lr": options(step, name)["lr"] * rows[name][step]}
 
 
 def test_late_groups(runs, probe):
     """A group that is added between steps is trained from then on"""
+    changes = holds(test_schedulers, runs, probe)
     for run in judged(runs, probe, "added", [ADDED]):
         case = run.parameters["added"]
-        since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in group["names"]}
-        options, steps = by_group(case["groups"], case["options"]), range(2 * len(case["groups"]))
-        how = {"given": lambda rank, step, name, since=since: step >= since[name]}
-        expect_history(run, ADDED, partial(replayed, probe, run, "SGD", options, steps, **how))
+        replay_with = partial(replayed_added, probe, run, case)
+        expect_history(run, ADDED, lambda replay_with=replay_with, **how: replay_with(**how)[:-1])
+        if changes:  # whether options that are written into the first groups take effect
+            expect_history(run, CHANGED, lambda replay_with=replay_with, **how: replay_with(**how)[-2:])
+        for rank in run:
+            rank.expect_equal(rank["visible after adding"], shown(case), "param_groups after adding")
+            rates = rank.read("rates of added groups that nobody gave", Rates)
+            expect_rates(probe, rank, rates, ", in a group that was added and was given none")
+
+
+def replayed_added(probe, run, case, **how):
+    """The parameters before the first step and after each; before the last, other options are written into all groups
+    that were added."""
+    since = {name: 2 * number for number, group in enumerate(case["groups"]) for name in members(group)}
+    own, last = by_group(case["groups"], case["options"]), 2 * len(case["groups"])
+
+    def options(step, name):
+        return {**own(step, name), **(case["changed"] if step == last and since[name] else {})}
+
+    def given(rank, step, name):
+        return step >= since[name]
+
+    return replayed(probe, run, "SGD", options, range(last + 1), given=given, **how)
 
 
 # Gradients
@@ -431,6 +466,8 @@ def test_closures(runs, probe):
             returned, nothing = rank.read("returned", Returned), rank.read("nothing", str)
             wanted = [float(number + 1 + rank.rank) for number in range(steps)]
             rank.expect_equal(returned, wanted, "what step(closure) returned, which is this rank's own loss")
+            for made in rank.read("types returned", list[str]):
+                rank.expect(made == "Tensor", "what step(closure) returned", "the loss, a Tensor", f"a {made}")
             rank.expect(nothing == "NoneType", "what step() returned", "None", f"a {nothing}")
 
 

@@ -37,6 +37,8 @@ BY_HAND = (
     *({"weight_decay": 0.3, "maximize": True}, {"lr": 0.03, "momentum": 0.95}),
 )
 """What is written into every group before each step."""
+OF_ADAM = ({"betas": (0.9, 0.99)}, {"betas": (0.5, 0.9)}, {"betas": (0.7, 0.8)}, {"eps": 0.5})
+"""The same for Adam, the momentum of which schedulers turn."""
 
 
 def dtype_of(name):
@@ -79,9 +81,13 @@ class Training:
         self.optimizer = rank.student.Zero2Optimizer(params, getattr(torch.optim, kind), **keywords(options))
 
     def grouped(self, group):
-        """A group of the manifest, {"names": [...], options}, as an optimizer takes it."""
-        options = {name: option for name, option in group.items() if name != "names"}
-        return {"params": [self.parameters[name] for name in group["names"]], **keywords(options)}
+        """A group of the manifest, {"names": [...], options}, as an optimizer takes it: with a list; with a generator
+        where it is `lazy`, as `module.parameters()` gives; with a bare parameter where there is a name and no list."""
+        names, options = group["names"], {name: group[name] for name in group if name not in ("names", "lazy")}
+        if isinstance(names, str):
+            return {"params": self.parameters[names], **keywords(options)}
+        chosen = (self.parameters[name] for name in names)
+        return {"params": chosen if group.get("lazy") else list(chosen), **keywords(options)}
 
     def backward(self, step, present=None, micro_batch=0):
         """Add this rank's gradients of a step to `grad`; `present` is by name, one entry a step."""
@@ -251,21 +257,24 @@ def groups(rank):
 def schedules(rank):
     """Options that change from step to step: written by hand, and by a scheduler."""
     case = rank.parameters["schedules"]
-    training = Training(rank, "SGD", case["sgd"])
-
-    def write(step):
-        for group in training.optimizer.param_groups:
-            group.update(BY_HAND[step])
-
-    rank.record("options written into param_groups", training.advance(range(len(BY_HAND)), before=write))
+    rank.record("options written into param_groups", changed_by_hand(Training(rank, "SGD", case["sgd"]), BY_HAND))
     training = Training(rank, "SGD", case["sgd"], groups=case["groups"])
     scheduler = LambdaLR(training.optimizer, [row.__getitem__ for row in FACTORS])
     steps = range(len(FACTORS[0]))
     rank.record("a LambdaLR", training.advance(steps, before=lambda step: step and scheduler.step()))
+    rank.record("options of Adam written into param_groups", changed_by_hand(Training(rank, "Adam", {}), OF_ADAM))
+
+
+def changed_by_hand(training, changes):
+    def write(step):
+        for group in training.optimizer.param_groups:
+            group.update(changes[step])
+
+    return training.advance(range(len(changes)), before=write)
 
 
 def added(rank):
-    """Groups that are added, two steps before each."""
+    """Groups that are added, two steps before each. Then other options are written into these."""
     case = rank.parameters["added"]
     first, *more = case["groups"]
     training = Training(rank, "SGD", case["options"], groups=[first])
@@ -274,6 +283,19 @@ def added(rank):
         training.optimizer.add_param_group(training.grouped(group))
         history += training.advance([2 * number, 2 * number + 1])
     rank.record("groups that are added", history)
+    rank.record("visible after adding", training.visible())
+    for group in training.optimizer.param_groups[1:]:
+        group.update(case["changed"])
+    rank.record("groups that were added and changed", training.advance([2 * len(case["groups"])]))
+    rank.record("rates of added groups that nobody gave", [added_rate(rank, kind, case) for kind in UNSAID])
+
+
+def added_rate(rank, kind, case):
+    """The learning rate that param_groups shows of a group that was added, where none was given."""
+    first, *_, last = case["groups"]
+    training = Training(rank, kind, {}, groups=[{"names": first["names"]}])
+    training.optimizer.add_param_group(training.grouped({"names": last["names"]}))
+    return values.number(training.optimizer.param_groups[-1].get("lr"))
 
 
 # Gradients
@@ -337,7 +359,7 @@ def clearing(rank):
 def closures(rank):
     """Steps with a closure, which alone makes the gradients; by position and by keyword. Then a step without."""
     case = rank.parameters["sizes"]
-    training, calls, returned, history = Training(rank, "SGD", case["options"]), [], [], []
+    training, calls, returned, made, history = Training(rank, "SGD", case["options"]), [], [], [], []
 
     def closure():
         calls[-1].append(torch.is_grad_enabled())
@@ -350,9 +372,11 @@ def closures(rank):
         calls.append([])
         loss = training.optimizer.step(closure=closure) if number % 2 else training.optimizer.step(closure)
         returned.append(None if loss is None else values.number(loss))
+        made.append(type(loss).__name__)
         history.append(values.copies(training.parameters))
     rank.record("calls", calls)
     rank.record("returned", returned)
+    rank.record("types returned", made)
     rank.record("steps with a closure", history)
     training.clear()
     rank.record("nothing", type(training.optimizer.step()).__name__)
@@ -388,6 +412,8 @@ SMALL = [[15] * 12, [15], [15], [15], [180]]
 """How many elements small parameters have, by group. Three ranks divide each; the last is more than a third of all."""
 SMALL_TITLES = ("SGD", "Adam")
 """The optimizers that these are looked at with."""
+ADDED_TO = "Adam"
+"""The optimizer to which all groups but the first are added later; torch's own Adagrad makes no state for such."""
 
 
 def memory(rank):
@@ -408,7 +434,10 @@ def measure(rank, title, kind, options):
         parameters = [parameter for group in groups for parameter in group["params"]]
         gc.collect()
         before = Meter(rank, name) if name else storages()
-        optimizer = rank.student.Zero2Optimizer(groups, getattr(torch.optim, kind), **options)
+        first = 1 if title == ADDED_TO else len(groups)
+        optimizer = rank.student.Zero2Optimizer(groups[:first], getattr(torch.optim, kind), **options)
+        for group in groups[first:]:
+            optimizer.add_param_group(group)
         for unused in range(2):  # in the second step one parameter has no gradient
             optimizer.zero_grad()
             backward_drawn(rank, parameters, place, unused)

@@ -288,18 +288,22 @@ def test_in_place(runs, probe):
     """Gradients are scaled in place, and nothing else is touched"""
     for run, name, _, ranks in calls_in(runs, probe, probe.PLACES):
         for number in ranks:
-            seen = clipped(run[number], name)
-            others = ", ".join(seen["elsewhere"])
-            run[number].expect(not others, f"the gradients of {name}", "the same tensors", f"new ones: {others}")
-            subject = f"elements of the buffer around the gradients of {name}"
-            run[number].expect(not any(seen["around"]), subject, "as they were", f"{sum(seen['around'])} changed")
-            run[number].expect(
-                not seen["moved"], f"the parameters of {name}", "as they were", f"{seen['moved']} changed"
-            )
+            expect_in_place(run[number], name)
         for other in filter(lambda other: came_through(run, other), probe.CALLS):
             for rank in run:
+                expect_in_place(rank, other)
                 for what in clipped(rank, other)["changed"]:
                     rank.fail(f"{what} after the call with {other}", expected="as before", actual="changed")
+
+
+def expect_in_place(rank, name):
+    """The gradients are the tensors that they were, and neither the memory around them nor the parameters changed."""
+    seen = clipped(rank, name)
+    others = ", ".join(seen["elsewhere"])
+    rank.expect(not others, f"the gradients of {name}", "the same tensors", f"new ones: {others}")
+    subject = f"elements of the buffer around the gradients of {name}"
+    rank.expect(not any(seen["around"]), subject, "as they were", f"{sum(seen['around'])} changed")
+    rank.expect(not seen["moved"], f"the parameters of {name}", "as they were", f"{seen['moved']} changed")
 
 
 def test_layouts(runs, probe):

@@ -120,6 +120,7 @@ WITHIN = {
     "float32 and float64 on each rank, by the infinity norm": Given(0.1, INF, ((Shard((3, 4), F32), Shard()),)),
 }
 LARGE = {"float16 gradients whose squares overflow": Given(100.0, shards=((Shard((3, 4), F16),),), scale=400.0)}
+BOTH = (Shard(gradient="nan"), Shard((3, 4), gradient="inf"))
 NOT_FINITE = {
     "an infinite gradient on the last rank": Given(odd=("last", with_odd("inf"))),
     "a gradient of NaN on the first rank, and infinite ones on the others": Given(
@@ -127,15 +128,18 @@ NOT_FINITE = {
     ),
     "a gradient of NaN on the last rank": Given(odd=("last", with_odd("nan"))),
     "a gradient of NaN on the last rank, and a max_norm of infinity": Given(INF, odd=("last", with_odd("nan"))),
+    "a gradient of NaN on the last rank, and a max_norm of 0": Given(0.0, odd=("last", with_odd("nan"))),
     "an infinite gradient on the first rank, by the infinity norm": Given(1.0, INF, odd=("first", with_odd("inf"))),
+    "a gradient of NaN before an infinite one on the first rank": Given(odd=("first", BOTH)),
 }
 MAXIMUM_OF_NAN = {
     "a gradient of NaN before an infinite one on the first rank, by the infinity norm": Given(
-        1.0, INF, odd=("first", (Shard(gradient="nan"), Shard((3, 4), gradient="inf")))
+        1.0, INF, odd=("first", BOTH)
     ),
     "a gradient of NaN on the last rank, by the infinity norm": Given(1.0, INF, odd=("last", with_odd("nan"))),
 }
 OTHERS = {f"norm_type {p:g}": Given(1.0, p) for p in (1.0, 3.0, 0.5, 2.5)}
+OTHERS["norm_type 3, of bfloat16 beside float64"] = Given(1.0, 3.0, ((Shard((3, 4), BF16), Shard()),))
 BETWEEN = {
     "float32, float64 and bfloat16, another on each rank": Given(
         shards=((Shard(dtype=F32), Shard((3, 4), F32)), USUAL, (Shard((3, 4), BF16),))

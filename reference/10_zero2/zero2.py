@@ -34,6 +34,7 @@ class Zero2Optimizer(torch.optim.Optimizer):
         super().__init__(params, defaults)  # calls add_param_group for each group
         self.local = optimizer_class([self._own_part(group) for group in self.param_groups], **defaults)
         copy_options(self.local.param_groups, self.param_groups)  # what was left at its default: schedulers need "lr"
+        self.defaults = self.local.defaults  # and so is what a group lacks that is added later
 
     def add_param_group(self, group: dict[str, Any]) -> None:
         """Add a group of parameters. Every rank adds the same one."""

@@ -14,6 +14,7 @@ class Zero2Optimizer(torch.optim.Optimizer):
         super().__init__(params, defaults)
         self.inner = optimizer_class([self.local(group) for group in self.param_groups], **defaults)
         self.follow(self.inner.param_groups, self.param_groups)
+        self.defaults.update(self.inner.defaults)
 
     @staticmethod
     def follow(source, target):

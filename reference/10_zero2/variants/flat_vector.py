@@ -14,6 +14,7 @@ class Zero2Optimizer(torch.optim.Optimizer):
         for group, mine in zip(self.param_groups, self.inner.param_groups, strict=True):
             for name in mine:
                 group.setdefault(name, mine[name])
+        self.defaults = {**self.inner.defaults, **defaults}
 
     @staticmethod
     def mine(group, masters):

@@ -12,6 +12,7 @@ class Zero2Optimizer(torch.optim.Optimizer):
         self.inner = optimizer_class([self.flatten(group) for group in self.param_groups], **defaults)
         for group, own in zip(self.param_groups, self.inner.param_groups, strict=True):
             group |= {name: value for name, value in own.items() if name != "params"}
+        self.defaults = self.inner.defaults
 
     def add_param_group(self, group):
         super().add_param_group(group)
