@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,12 @@ from hypothesis import strategies as st
 
 from grader.quiz import answers, units
 from grader.quiz.answers import Correctness, Typed
+from grader.quiz.banks import load_banks
+from grader.quiz.chains import Chain
+from grader.quiz.numbers import NumberQuestion
 from tests.quizzes import choice, number
 
+ROOT = Path(__file__).resolve().parents[1]
 MB = number(value=96.0, unit="MB", tolerance=0.03)
 MS = number(value=1.5, unit="ms", tolerance=0.03)
 MINUTES = number(value=90.0, unit="min", tolerance=0.02)
@@ -107,6 +113,67 @@ def test_a_wrong_number_is_wrong_and_a_slip_of_scale_is_told(question, typed, to
 def test_a_wrong_kind_of_unit_is_told_apart_from_a_wrong_number(question, typed, told):
     found = question.judge(typed)
     assert found.correctness is Correctness.WRONG_UNIT and told in found.message
+
+
+INDICES = number(value=126.0, unit="samples", tolerance=0.0, text="How many indices does each rank draw in an epoch?")
+BILLIONS = number(value=32.2, unit="1", tolerance=0.01, text="How many billion parameters have the layers?")
+GPU_HOURS = number(value=160.0, unit="h", tolerance=0.0, text="How many GPU-hours does it use up? Answer in hours.")
+RESTARTS = number(value=3.0, unit="restarts", tolerance=0.0, text="How often does torchrun restart the group?")
+A_SECOND = number(value=2.5, unit="steps/s", tolerance=0.01, text="How many steps a second is that at most?")
+IMAGES = number(value=1024.0, unit="samples", tolerance=0.0, text="How large is the global batch?")
+
+
+@pytest.mark.parametrize(
+    "question, right, wrong",
+    [
+        (INDICES, ["126 indices", "126 Indices", "126 samples", "126", "126 images"], ["125 indices"]),
+        (
+            BILLIONS,
+            ["32.2", "32.2 billion", "32.2B", "32.2 B", "32.2 billion parameters", "32.2e9", "32200000000 parameters"],
+            ["30 billion", "32.2 million", "32.2 trillion", "33B", "33", "32.2e8"],
+        ),
+        (GPU_HOURS, ["160 GPU-hours", "160 GPU hours", "160 h", "160 hours"], ["100 GPU-hours"]),
+        (RESTARTS, ["3 times", "3", "3 restarts"], ["2 times"]),
+        (A_SECOND, ["2.5/s", "2.5 per second", "2.5 steps/s", "2.5 steps a second", "2.5 steps"], ["2/s", "2 steps"]),
+        (IMAGES, ["1024 images", "1,024 sequences", "1024 samples"], ["1000 images"]),
+    ],
+)
+def test_a_number_may_be_of_what_the_question_calls_it(question, right, wrong):
+    """And a wrong one is wrong: to be asked again would say that it is."""
+    assert [question.judge(typed).correctness for typed in right] == [Correctness.RIGHT] * len(right)
+    assert [question.judge(typed).correctness for typed in wrong] == [Correctness.WRONG] * len(wrong)
+
+
+def test_the_words_of_every_real_question_are_understood():
+    """The first one and the first two after "how many", for these are what an answer has beside its number."""
+    asked = [
+        (question, re.findall(r"how many ((?:[\w-]+\s?)+)", question.text, re.IGNORECASE)[-1].split())
+        for question in real_numbers()
+        if "how many " in question.text.lower()
+    ]
+    assert len(asked) > 100
+    refused = [
+        (question.id, typed)
+        for question, words in asked
+        for typed in (f"{question.value:.12g} {words[0]}", f"{question.value:.12g} {' '.join(words[:2])}")
+        if not question.judge(typed).right
+    ]
+    assert not refused
+
+
+def real_numbers():
+    """All questions whose answer is a number, those of chains for the first of their draws."""
+    for item in (item for bank in load_banks(ROOT) for item in bank.questions):
+        if isinstance(item, Chain):
+            yield from item.numbers(next(item.draws()))
+        elif isinstance(item, NumberQuestion):
+            yield item
+
+
+@pytest.mark.parametrize("name", ["index", "micro-batch", "GPU", "process", "step"])
+def test_a_count_is_called_by_its_plural(name):
+    plural = {"index": "indices", "micro-batch": "micro-batches", "GPU": "GPUs", "process": "processes"}
+    assert units.find(name).kind == f"a number of {plural.get(name, 'steps')}"
 
 
 @pytest.mark.parametrize(

@@ -260,8 +260,8 @@ def test_tensor_parallel(runs, probe):
     mistakes = {
         "that is one message a layer, and there are two": lambda *call: Fraction(activations(*call), 2),
         "that is four messages a layer, as forward and backward have together": lambda *call: 2 * activations(*call),
-        "that is a single layer": lambda *call: Fraction(activations(*call), call[0]),
-        "that is one message": lambda *call: Fraction(activations(*call), 2 * call[0]),
+        "that is a single layer": lambda layers, *rest: activations(1, *rest),
+        "that is one message": lambda layers, *rest: activations(1, *rest) / 2,
         "that counts elements and not bytes": lambda *call: activations(*call[:4], 1),
         "that is for elements of 2 bytes": lambda *call: activations(*call[:4]),
     }
@@ -314,8 +314,13 @@ def lines_of(seen):
 
 
 def named(seen, name):
-    """The lines whose label holds the link's name."""
-    return [line for line in lines_of(seen) if name in line["label"]]
+    """The lines whose label holds the link's name: its own, and further ones that are called after it."""
+    return [line for line in lines_of(seen) if has_name(line["label"], name)]
+
+
+def has_name(text, name):
+    """Whether a link's whole name stands in a text, over however many lines."""
+    return " ".join(name.split()) in " ".join(text.split())
 
 
 def points(line):
@@ -339,15 +344,20 @@ def all_finite(numbers):
 
 
 def judge_curves(rank, seen, subject, x, wanted, own, mistakes):
-    """Each link has one line, by its label or else by its points, whose points are (x, y). `wanted` has the y of each
-    link by the closed form, `own` by the student's function, `mistakes` further ones by what they are called."""
+    """Each link has one line, by its label or else by its points, whose points are (x, y); of several lines that are
+    called after it, the one with its points. `wanted` has the y of each link by the closed form, `own` by the student's
+    function, `mistakes` further ones by what they are called."""
     free = lines_of(seen)
     x = torch.tensor(x, dtype=torch.float64)
     for name, values in wanted.items():
         mine, y = own.get(name, []), torch.tensor(values, dtype=torch.float64)
         ys = [y, torch.tensor(mine, dtype=torch.float64)] if len(mine) == len(values) and all_finite(mine) else [y]
         found = named(seen, name) or [line for line in free if runs_through(rank, line, x, ys)][:1]
-        told = f"{len(found)} lines" if found else f"no such line; there are {listed_lines(seen)}"
+        told = "" if found else f"no such line; there are {listed_lines(seen)}"
+        if len(found) > 1:
+            through = [line for line in found if runs_through(rank, line, x, ys)]
+            told = f"{len(found)} lines that are called so, {len(through)} of them through its points"
+            found = through
         rank.expect(len(found) == 1, f"{subject}, the line of {name!r}", "one line through its points", told)
         free = [line for line in free if line is not found[0]]
         if not runs_through(rank, found[0], x, ys):
@@ -365,7 +375,7 @@ def tell_line(rank, line, subject, x, y, mistakes):
 def axes_of(seen, links):
     """The axes with the links' lines, by their labels; where no line has one, all axes with lines."""
     used = [axes for axes in seen["axes"] if axes["lines"]]
-    theirs = [axes for axes in used if any(name in line["label"] for line in axes["lines"] for name in links)]
+    theirs = [axes for axes in used if any(has_name(line["label"], name) for line in axes["lines"] for name in links)]
     return theirs or used
 
 
@@ -393,14 +403,15 @@ def looked_at(runs, probe, family, arguments):
 
 
 def judge_words(rank, seen, subject, links):
-    """Every link has a line with its name, and a legend says so; axes have labels, and the figure a title."""
+    """Every link has a line with its name, and no other's, and a legend says so; axes have labels, and the figure a
+    title."""
     for name in links:
-        many = len(named(seen, name))
-        rank.expect(many == 1, f"{subject}, the label of {name!r}", "on one line", f"{listed_lines(seen)}")
-        shown = any(name in text for text in seen["legend"])
+        own = [line for line in named(seen, name) if sum(has_name(line["label"], each) for each in links) == 1]
+        rank.expect(own, f"{subject}, the label of {name!r}", "on a line of its own", f"{listed_lines(seen)}")
+        shown = any(has_name(text, name) for text in seen["legend"])
         rank.expect(shown, f"{subject}, the legend", f"a text with {name!r}", seen["legend"] or "no legend")
         for text, labels in zip(seen["legend"], seen["beside"], strict=False):
-            mine = name not in text or not labels or any(name in label for label in labels)
+            mine = not has_name(text, name) or not labels or any(has_name(label, name) for label in labels)
             rank.expect(mine, f"{subject}, beside {text!r} in the legend", "the link's line", f"that of {labels[:1]}")
     for axes in axes_of(seen, links):
         for axis, label in zip("xy", axes["labels"], strict=False):
@@ -447,9 +458,9 @@ def test_overhead_log(runs, probe):
             seen, links = rank.read("third", Figure), probe.overhead_arguments(rank.secret, "third")["links"]
             for axes in axes_of(seen, links):
                 rank.expect_equal(axes["scales"], ["log", "log"], "the scales of x and y in the first figure for n=1")
-            for line in (line for name in links for line in named(seen, name)):
-                largest = max(map(abs, line["y"]), default=0.0)
-                rank.expect(largest == 0, f"the first figure for n=1, y of {line['label']!r}", "0", largest)
+            for name, lines in ((name, named(seen, name)) for name in links):
+                largest = min((max(map(abs, line["y"]), default=0.0) for line in lines), default=0.0)
+                rank.expect(largest == 0, f"the first figure for n=1, y of {name!r}", "0", largest)
 
 
 def test_overhead_words(runs, probe):

@@ -53,6 +53,7 @@ KNOWN = {
     "tensor_parallel_bytes": [
         *((12, 8, 512, 512), (1, 1, 1, 1), (1, 2, 3, 5), (12, 8, 512, 512, 4), (3, 7, 5, 9, 0.5)),
         (96, 1536, 2048, 12288),
+        *((0, 8, 512, 512), (12, 0, 512, 512), (12, 8, 0, 512), (12, 8, 512, 0), (3, 2, 5, 7, 0)),
     ],
     "amdahl_speedup": [(0, 7), (1, 7), (0.5, 1), (0.9, 8), (1, 1)],
     "model_state_bytes": [
@@ -83,9 +84,9 @@ def too_few(draw):
 
 
 def delays(secret):
-    """Calls of `all_reduce_seconds` with a latency."""
+    """Calls of `all_reduce_seconds` with a latency, which may be 0."""
     draw = random_for(secret, "delays")
-    known = [[0, 4, 1e9, 0.001], [1e9, 1, 1e9, 5.0], [8e9, 2, 4e9, 0.5], [7, 3, 2.0, 0.25]]
+    known = [[0, 4, 1e9, 0.001], [1e9, 1, 1e9, 5.0], [8e9, 2, 4e9, 0.5], [7, 3, 2.0, 0.25], [7, 3, 2.0, 0]]
     return known + [[*DRAW["all_reduce_seconds"](draw), latency(draw)] for _ in range(DRAWN)]
 
 
@@ -221,6 +222,7 @@ def scaling_arguments(secret, call):
     links, most = {name: draw.uniform(0.3, 0.999) for name in names(secret, "scaling", call)}, draw.randrange(5, 40)
     first, *_, last = links
     links |= {last: links[first]} if call == LOOKED_AT[0] else {last: 0.0}  # nothing of the work is parallel
+    links |= {first: 1.0} if call == "third" else {}  # all of it is, and the line is that of the ideal
     return {"links": links, "max_n": most + 1500 if call == LOOKED_AT[0] else most}
 
 

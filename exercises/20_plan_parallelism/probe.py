@@ -204,9 +204,13 @@ UNUSUAL = [
     ((128, 1920, 15, 4096, 128000, 384), (96, 8, 40e9, 6e13, 1.6e10, 1.25e10, 1e-4)),
     ((64, 1536, 24, 512, 51200, 1), (16, 12, 32e9, 4e14, 6e10, 1.25e10, 2e-5)),
     ((80, 1152, 18, 512, 128000, 7680), (12, 6, 48e9, 4e14, 4e11, 3e9, 1e-4)),
+    ((80, 1536, 12, 1024, 51200, 15), (1, 4, 80e9, 4e14, 1.6e10, 3e9, 1e-4)),
+    ((126, 3072, 24, 1024, 51200, 480), (32, 16, 16e9, 4e14, 4e11, 5e10, 2e-5)),
+    ((30, 1536, 12, 4096, 32000, 2), (1, 6, 16e9, 6e13, 4e11, 1.25e9, 2e-5)),
 ]
 """Where the best plan is of a kind that a search may never look at: ZeRO stage 3 where less would fit, degrees and
-micro-batches that are no powers of two, hundreds of replicas, many stages, fewer micro-batches than stages.
+micro-batches that are no powers of two, hundreds of replicas, many stages, fewer micro-batches than stages; then a
+pipeline within one node, a higher stage of ZeRO for the room of larger micro-batches, stage 3 without recomputation.
 Whatever leaves such plans out is more than a tenth slower on one of these."""
 TWINS = [
     ((80, 4096, 32, 1024, 51200, 48), (2, 4, 40e9, 4e14, 2.5e11, 2.5e10, 0.0), {"layers": 40}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,7 +68,7 @@ _ARITHMETIC = re.compile(
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _MULTIPLIERS = {
-    "thousand": 1e3, "million": 1e6, "billion": 1e9, "bn": 1e9, "trillion": 1e12,
+    "thousand": 1e3, "million": 1e6, "billion": 1e9, "bn": 1e9, "B": 1e9, "trillion": 1e12,
     "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
 }  # fmt: skip
 
@@ -80,9 +81,7 @@ def letter(text: str, count: int) -> int | None:
 
 def parse(text: str) -> Typed | str:
     """What was typed as a number with its unit, or a sentence that says why it cannot be read."""
-    level = _RAISED.sub(lambda match: "^" + match[0].translate(_LOWERED), text.strip()[:_MAX_LENGTH])
-    rest = _HEDGE.sub("", level).strip().rstrip(".!?")
-    found = _piece(rest)
+    found = _piece(_level(text))
     if isinstance(found, str):
         return found
     typed, rest = found
@@ -95,8 +94,50 @@ def parse(text: str) -> Typed | str:
     return typed
 
 
+def in_words(text: str, asked: Sequence[str]) -> tuple[float, ...]:
+    """What a number may mean that is followed by the first of the words for which a question asks, or by more of them:
+    126 in "126 indices", where it asks for "indices of a rank". Where these begin with "billion", 32e9, 32 billion and
+    32B are 32, and so may 32 be. Empty for anything else."""
+    found = _first_number(_level(text))
+    if isinstance(found, str) or not asked:
+        return ()
+    value, words = found[0], words_of(found[1])
+    factor = _MULTIPLIERS.get(asked[0], 0.0)
+    if factor and _begin(asked[1:], words):
+        return (value / factor,) if words else (value, value / factor)
+    if factor and words and _MULTIPLIERS.get(words[0]) == factor:
+        words[0] = asked[0]
+    return (value,) if words and _begin(asked, words) else ()
+
+
+def words_of(text: str) -> list[str]:
+    """GPU-hours are two, as GPU hours are."""
+    return [word for word in re.split(r"[\s-]+", text) if word]
+
+
+def _begin(asked: Sequence[str], words: Sequence[str]) -> bool:
+    return len(words) <= len(asked) and all(map(_same, words, asked))
+
+
+def _same(word: str, asked: str) -> bool:
+    """Mb is not MB, and Indices are indices."""
+    return word == asked or (len(asked) > 3 and word.lower() == asked.lower())
+
+
+def _level(text: str) -> str:
+    """Without what stands around a number."""
+    level = _RAISED.sub(lambda match: "^" + match[0].translate(_LOWERED), text.strip()[:_MAX_LENGTH])
+    return _HEDGE.sub("", level).strip().rstrip(".!?")
+
+
 def _piece(text: str) -> tuple[Typed, str] | str:
     """The first number and its unit, and what follows them."""
+    found = _first_number(text)
+    return found if isinstance(found, str) else _united(*found)
+
+
+def _first_number(text: str) -> tuple[float, str] | str:
+    """It and what follows."""
     match = _ARITHMETIC.match(text) or _NUMBER.match(text)
     if not match:
         return "Type a number, with its unit, as 96 MB, 1.5 ms, 89 % or 2x."
@@ -106,7 +147,7 @@ def _piece(text: str) -> tuple[Typed, str] | str:
         value = math.inf
     if not math.isfinite(value):
         return "That number is too large to be read, or it is none."
-    return _united(value, text[match.end() :].strip())
+    return value, text[match.end() :].strip()
 
 
 def _calculated(text: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -10,10 +11,12 @@ from grader.quiz import answers, units
 from grader.quiz.answers import Correctness, Judgement, Typed
 from grader.quiz.calculation import ROUNDING, as_written
 from grader.quiz.questions import Question
-from grader.quiz.units import ONE, Unit
+from grader.quiz.units import ONE, PER_SECOND, Unit
 
 COST_MODEL = "19"
 """The exercise that asks for the formulas which `formula` names."""
+_HOW_MANY = re.compile(r"how many ((?:[\w-]+\s?)+)", re.IGNORECASE)
+_HOW_OFTEN = re.compile(r"how often", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,14 @@ class NumberQuestion(Question):
     typing_seconds = 12
 
     def judge(self, typed: str) -> Judgement:
+        read, meant = self._read(typed), answers.in_words(typed, self._asked_words)
+        if any(self._is_close(number * self._unit.scale) for number in meant):
+            return Judgement(correctness=Correctness.RIGHT)
+        asked_again = read.correctness in (Correctness.UNREADABLE, Correctness.WRONG_UNIT)
+        return Judgement(correctness=Correctness.WRONG) if meant and asked_again else read
+
+    def _read(self, typed: str) -> Judgement:
+        """By the unit that was typed, if any."""
         read = answers.parse(typed)
         if isinstance(read, str):
             return Judgement(correctness=Correctness.UNREADABLE, message=read)
@@ -62,6 +73,12 @@ class NumberQuestion(Question):
         return Judgement(correctness=Correctness.RIGHT if right else Correctness.WRONG)
 
     @property
+    def _asked_words(self) -> list[str]:
+        """The words that the question itself has for what it asks, and those after them: indices does each rank …"""
+        asked = _HOW_MANY.findall(self.text) or ["times" if _HOW_OFTEN.search(self.text) else ""]
+        return answers.words_of(asked[-1])
+
+    @property
     def _unit(self) -> Unit:
         unit = units.find(self.unit)
         if unit is None:
@@ -71,7 +88,7 @@ class NumberQuestion(Question):
     def _is_of_kind(self, typed: Unit) -> bool:
         """Ratios and counts are both plain numbers, and yet 24 % is no number of messages."""
         asked = self._unit
-        same_noun = typed.noun == asked.noun or {typed.noun, asked.noun} <= {"micro-batch", "microbatch"}
+        same_noun = typed.noun == asked.noun or (typed.dimension == PER_SECOND and not typed.noun)
         return typed.dimension == asked.dimension and same_noun
 
     def _is_close(self, value: float) -> bool:

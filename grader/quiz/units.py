@@ -17,6 +17,7 @@ BYTES: Dimension = (1, 0, 0)
 SECONDS: Dimension = (0, 1, 0)
 FLOPS: Dimension = (0, 0, 1)
 RATE: Dimension = (1, -1, 0)
+PER_SECOND: Dimension = (0, -1, 0)
 MIB_NAMES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _WORDS = {"": 1.0, "kilo": 1e3, "mega": 1e6, "giga": 1e9, "tera": 1e12}
@@ -33,8 +34,15 @@ _TIMES = {
 _RATIOS = {0.01: "% percent pct", 1.0: "1 x × times fold"}
 _COUNTS = """
     all-gather all-reduce backward batch block broadcast bucket collective device element epoch forward gpu index layer
-    message micro-batch microbatch node parameter process rank replica restart sample slot stage step token worker
+    message micro-batch node parameter process rank replica restart sample slot stage step token worker
 """
+
+
+_ALIKE = {"microbatch": "micro-batch", "image": "sample", "sequence": "sample", "example": "sample", "copy": "replica"}
+"""Nouns for what a question has another noun for."""
+_PLURALS = {
+    "index": "indices", "batch": "batches", "micro-batch": "micro-batches", "process": "processes", "gpu": "GPUs"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,8 @@ class Unit:
     def kind(self) -> str:
         """What it measures, in words."""
         if self.noun:
-            return f"a number of {self.noun}s" + (" per second" if self.dimension == (0, -1, 0) else "")
+            several = _PLURALS.get(self.noun) or f"{self.noun}s"
+            return f"a number of {several}" + (" per second" if self.dimension == PER_SECOND else "")
         known = {BYTES: "an amount of data", SECONDS: "a time", RATE: "a data rate", ONE: "a ratio"}
         return known.get(self.dimension, "an amount of computing" if self.dimension == FLOPS else "a rate")
 
@@ -84,10 +93,11 @@ _FOLDED = {name.lower(): unit for name, unit in EXACT.items() if not name.endswi
 
 
 def find(text: str) -> Unit | None:
-    """The unit that `text` names: of the table, spelt so or in any case; a count's noun; or one of these a second."""
+    """The unit that `text` names: of the table, spelt so or in any case; a count's noun; or one of these a second,
+    which may be left out: 7/s."""
     top, slash, below = text.strip().partition("/")
     if slash:
-        unit, second = find(top), find(below)
+        unit, second = find(top or "x"), find(below)
         return _per_second(unit, text.strip()) if unit and second == EXACT["s"] else None
     name = top.strip()
     return EXACT.get(name) or _FOLDED.get(name.lower()) or _count(name)
@@ -101,5 +111,6 @@ def _per_second(unit: Unit, name: str) -> Unit:
 def _count(name: str) -> Unit | None:
     word = name.lower()
     singular = word.removesuffix("es") if word.endswith(("batches", "processes")) else word.removesuffix("s")
-    noun = {"indice": "index", "proces": "process"}.get(singular, singular)
+    noun = {"indice": "index", "proces": "process", "copie": "copy"}.get(singular, singular)
+    noun = _ALIKE.get(noun, noun)
     return Unit(name=name, scale=1.0, dimension=ONE, noun=noun) if noun in _COUNTS.split() else None
