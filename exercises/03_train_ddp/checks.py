@@ -87,7 +87,7 @@ class Training:
         )
 
         def gradient(state, numbers):
-            inputs, targets = data[numbers]
+            inputs, targets = data.inputs[numbers], data.targets[numbers]
             inputs = inputs + self.probe.shifts(self.rank.secret, inputs)
             names = [name for name in state if name != "scale"]
             return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
