@@ -208,7 +208,11 @@ class Notes(spies.StepNotes):
         return error
 
     def constructed(self, model):
+        """Gives a new model its values. One on the meta device has none; what it is filled with later is another
+        model's."""
         tensors = model.tensors()
+        if any(tensor.is_meta for tensor in tensors.values()):
+            return
         for name, value in initial_values(self.secret, self.before + len(self.models), tensors).items():
             tensors[name].data.copy_(value)
         self.models.append(model)
@@ -427,12 +431,15 @@ def attempt(rank, call, model_class=Classifier, data=None, epochs=None, place=No
     outcome = rank.attempt(function, *arguments, **(rank.parameters["options"] | options))
     if call == "again":
         record_training(rank, notes, outcome.value)
-    itself = outcome.error is not None and outcome.error is notes.raised()
-    told = {"left": not dist.is_initialized(), "steps": len(notes.batches), "itself": itself}
-    rank.record(call, {**outcome.described(), **told})
+    raised = outcome.error is not None
+    told = {"left": not dist.is_initialized(), "steps": len(notes.batches)}
+    rank.record(call, {**outcome.described(), **told, "itself": raised and outcome.error is notes.raised()})
     if dist.is_initialized():
         dist.destroy_process_group()
-    return outcome.error is not None  # its traceback, which ends here, keeps the student's local variables alive
+    # Its traceback keeps the student's local variables alive, and through this frame it would keep itself. A DataLoader
+    # that is freed with such a cycle cannot tell its workers to go, and torch waits five seconds for each.
+    del outcome
+    return raised
 
 
 def leave(rank, call):
