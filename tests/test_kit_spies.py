@@ -110,3 +110,28 @@ def test_which_names_of_functorch_are_in_use(monkeypatch: pytest.MonkeyPatch) ->
     tensor = torch.ones(3)
     monkeypatch.delattr(torch._C, "_functorch")
     assert values.unwrapped(tensor) is tensor
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_values_are_the_same_ones_under_another_default_device(device: str) -> None:
+    """A model may be built under `torch.device("cuda")` or "meta", and its constructor draws its values from the kit;
+    a generator of the CPU is refused by tensors elsewhere."""
+
+    def drawn() -> list[torch.Tensor]:
+        data = spies.NumberedData(5, 1, features=2, classes=3)
+        return [values.normal((2, 3), 1, "here"), data.inputs, data.targets]
+
+    with torch.device(device):
+        there = drawn()
+    for here, one in zip(drawn(), there, strict=True):
+        assert here.equal(one)
+
+
+def test_a_data_set_takes_one_number_at_a_time() -> None:
+    """As data sets do that are read from files; a tensor alone would take a list as well."""
+    data = spies.NumberedData(5, 1, features=2, classes=3)
+    inputs, target = data[torch.tensor(3)]
+    assert spies.numbers_of(inputs.unsqueeze(0)) == [3] and target.equal(data.targets[3])
+    with pytest.raises(TypeError):
+        data[[3, 1]]  # type: ignore[index]
+    assert len(list(data)) == 5  # an index past the end is an IndexError

@@ -371,6 +371,8 @@ def generator_states():
         "NumPy": repr((legacy[1].tobytes(), *legacy[2:])).encode(),
         "Python": repr(random.getstate()).encode(),
     }
+    if torch.cuda.is_available():
+        states["torch on GPUs"] = b"".join(state.numpy().tobytes() for state in torch.cuda.get_rng_state_all())
     return {name: hashlib.sha256(state).hexdigest() for name, state in states.items()}
 
 

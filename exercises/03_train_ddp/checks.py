@@ -13,12 +13,13 @@ from itertools import chain, pairwise
 
 from torch.nn.functional import cross_entropy
 
-from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, once, places, replay
+from grader.checks import Attempt, CheckFailed, Tensors, TypedDict, holds, listed, machines, once, places, replay
 
 DEFAULTS = {"batch_size": 32, "lr": 0.1}
 STEPS = 4
 """A step's gradient is recovered as (before - after) / lr. So many dependent steps have room for the rounding of both
 parameters."""
+DEVICE_RULE = "How many GPUs have to be there so that every rank can have one of its own? Below that, all use the CPU."
 
 
 class Returned(TypedDict):
@@ -37,9 +38,11 @@ class Call(Attempt):
 
 
 class StagedCall(Call):
-    """A call of a model that raises: whether what came out is the very exception."""
+    """A call of a model that raises: whether what came out is the very exception, and the name of an OSError in whose
+    place it was raised."""
 
     itself: bool
+    replaces: str | None
 
 
 class Interruption(Call):
@@ -87,7 +90,7 @@ class Training:
         )
 
         def gradient(state, numbers):
-            inputs, targets = data[numbers]
+            inputs, targets = data.inputs[numbers], data.targets[numbers]
             inputs = inputs + self.probe.shifts(self.rank.secret, inputs)
             names = [name for name in state if name != "scale"]
             return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)
@@ -167,6 +170,25 @@ def test_joins(runs):
         group, wanted = rank.read("group", places.Group | None), f"rank {rank.rank} of {rank.world_size}"
         seen = f"rank {group['rank']} of {group['world_size']}" if group else "no process group"
         rank.expect(seen == wanted, "the group while training", wanted, seen)
+    expect_backends(runs)
+
+
+def expect_backends(runs):
+    """On staged machines a rank that joins asks for NCCL where each can have a GPU of its own, else for gloo. Nothing
+    is charged to one that does not come so far for another reason than a GPU that there is not."""
+    for run in (run for run in runs("device_rule", finished=False) if run.came_to(["decisions"])):
+        for one in run[0].read("decisions", list[machines.Decision]):
+            if one["groups"] or one["refused"]:
+                expect_backend(run, one)
+
+
+def expect_backend(run, decision):
+    device, wanted = ("cuda", "nccl") if decision["gpus"] >= decision["world_size"] else ("cpu", "gloo")
+    if decision["groups"]:  # to have asked for a GPU that there is not, and then to take another way, is allowed
+        decision = {**decision, "refused": []}
+    subject = f"{machines.in_words(decision['gpus'], decision['world_size'])}: the backend of rank {decision['rank']}"
+    right, seen = machines.backends_of(run, decision).get(device), machines.backend_in_words(run, decision)
+    run.expect(right == wanted, subject, f"{wanted} for {device} tensors", seen, hint=DEVICE_RULE)
 
 
 def test_rendezvous(runs, probe):
@@ -174,7 +196,8 @@ def test_rendezvous(runs, probe):
     for rank in every_rank(runs):
         wanted, group = rank.read("given", str), rank.read("group", places.Group | None)
         seen, subject = group and group["meeting"], "MASTER_ADDR:MASTER_PORT of the group"
-        rank.expect(seen in (wanted, None), subject, f"{wanted}, as in the environment", seen)
+        right = seen == wanted or (seen is None and rank.world_size == 1)  # who is alone need not meet anywhere
+        rank.expect(right, subject, f"{wanted}, as in the environment", seen or "no address and port")
     for rank in chain(*runs("alone", recorded=["host", "unplaced", "asked", "sizes"])):
         told = " and ".join(f"{name}={value}" for name, value in probe.MISLEADING.items())
         subject = f"how many ranks the group waits for, with {told} in the environment"
@@ -444,6 +467,8 @@ def test_reshuffles(runs, probe):
     expect_shuffled(alone(runs, probe), epochs)
     for training in every_training(runs, probe):
         expect_new_samples(training.rank, training.epochs(epochs))
+    for run, trainings in zip(runs("train"), together(runs, probe), strict=True):
+        expect_new_company(run, trainings, epochs)
 
 
 def expect_shuffled(training, epochs):
@@ -458,6 +483,14 @@ def expect_new_samples(rank, orders):
     sets = {frozenset(order) for order in orders}
     changes = len(sets) > 1 or len(orders) == 1 or len(set(order)) == rank.parameters["samples"]
     rank.expect(changes, "a rank's samples", "others in every epoch", "always the same ones, in another order")
+
+
+def expect_new_company(run, trainings, epochs):
+    """Not the same groups of samples in all epochs, whichever rank has which. Three random orders of 19 samples deal
+    them to two ranks alike with a probability of less than 1e-9."""
+    dealt = {frozenset(map(frozenset, parts)) for parts in zip(*(one.epochs(epochs) for one in trainings), strict=True)}
+    wanted, seen = "others together on a rank in other epochs", "the same groups in every epoch"
+    run.expect(len(dealt) > 1 or epochs == 1, "the samples that ranks draw together", wanted, seen)
 
 
 # What comes out
@@ -594,6 +627,7 @@ PLACES = {
     "counting": ("len(data) raised", "these samples cannot be counted"),
     "reading": ("a sample of the second batch raised", "this sample cannot be read"),
     "saving": ("checkpoint_path could not be written to", ""),
+    "pressing": ("somebody pressed Ctrl-C in the second step", "KeyboardInterrupt"),
 }
 """Where one rank alone stumbles, and what it hears there."""
 
@@ -634,16 +668,23 @@ def expect_at_once(run, culprit, when):
     for rank in run:
         if rank.rank != culprit and rank.read("waited", bool):
             wanted, told = "its exception at once", "it came only when the others had gone on"
+            if not run[culprit].read("reading", Call)["raised"]:
+                hint = "The sample raised, and nobody heard of it. Where is an exception of the data caught?"
+                run[culprit].fail(f"train_ddp {when}", expected=wanted, actual="no exception", hint=hint)
             run[culprit].fail(f"train_ddp {when}", expected=wanted, actual=told)
 
 
 def expect_own(rank, name, message, when):
     """What was raised is the rank's own exception. It may not have come to the staged fault, if others did the work."""
-    call, subject = rank.read(name, Call), f"the exception {when}"
+    call, subject = rank.read(name, StagedCall), f"the exception {when}"
     if name == "saving":  # by whichever call it is written
-        raised = call["raised"]
+        raised, replaced = call["raised"], call["replaces"]
+        told = f"{(raised or ['none'])[0]}: {call['message']}"[:200]
         own = "no-folder" in call["message"] or (raised and "RuntimeError" not in raised)
-        rank.expect(own, subject, "what writing raises", f"{(raised or ['none'])[0]}: {call['message']}"[:200])
+        rank.expect(own, subject, "what writing raises", told)
+        rank.expect(not replaced, subject, f"the {replaced} itself, as writing raised it", told)
+    elif name == "pressing":  # where another model than this call's was trained nobody pressed anything
+        rank.expect(not call["raised"] or call["raised"][0] == "Pressed", subject, message, call["message"][:200])
     elif call["raised"] or not call["steps"]:
         rank.expect_raised(call, "Stumble", subject)
         rank.expect(message in call["message"], subject, f"Stumble: {message}", call["message"][:200])

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from grader.kit import groups, meeting, processes, spies, stores, values
+from grader.kit import groups, machine, meeting, processes, spies, stores, values
 
 FEATURES, HIDDEN, CLASSES = 3, 4, 3
 WAVES = 1024
@@ -46,9 +46,12 @@ gave it LIMIT seconds, in which they sent nothing."""
 LOOKS, LOOK, LIMIT = 10, 0.002, 10.0
 """Looks in a row that must find the others asleep before a rank that has failed hangs up, the seconds between two, and
 those after which it no longer waits for that; nothing is judged by them."""
-ALONE = {"building": 1, "counting": 0, "reading": 1, "saving": 0}
+ALONE = {"building": 1, "counting": 0, "reading": 1, "saving": 0, "pressing": 1}
 """Where one rank alone stumbles, before, between and after the collectives, and which one: in model_class(), in
-len(data), over a sample of its second batch, over the checkpoint."""
+len(data), over a sample of its second batch, over the checkpoint, and because somebody presses Ctrl-C in its second
+step."""
+STAGED = [(1, 2), (2, 2), (3, 2), (1, 1)]
+"""(GPUs, ranks) of the machines that are staged."""
 
 
 def data_of(seed, samples):
@@ -149,11 +152,24 @@ class Interrupted(Stumbler):
         raise KeyboardInterrupt
 
 
+class Pressed(Exception):
+    """What stands for a KeyboardInterrupt that came out of a call: that is no Exception."""
+
+
 class Unbuildable(Classifier):
     """Cannot be constructed."""
 
     def __init__(self):
         raise self.notes.raising(Stumble("this model cannot be built"))
+
+
+class UnbuildableInside(Classifier):
+    """Cannot be constructed by a rank that has joined."""
+
+    def __init__(self):
+        if dist.is_initialized():
+            raise Stumble("this rank has joined")
+        super().__init__()
 
 
 class Uncountable(spies.NumberedData):
@@ -208,7 +224,11 @@ class Notes(spies.StepNotes):
         return error
 
     def constructed(self, model):
+        """Gives a new model its values. One on the meta device has none; what it is filled with later is another
+        model's."""
         tensors = model.tensors()
+        if any(tensor.is_meta for tensor in tensors.values()):
+            return
         for name, value in initial_values(self.secret, self.before + len(self.models), tensors).items():
             tensors[name].data.copy_(value)
         self.models.append(model)
@@ -339,6 +359,8 @@ def staged_for(rank, call, stumbles):
         return {"model_class": Unbuildable} if stumbles else {}
     if call == "counting":
         return {"data": Uncountable(samples, rank.seed, **SHAPE)} if stumbles else {}
+    if call == "pressing":
+        return {"model_class": Interrupted} if stumbles else {}
     if call == "reading":  # over NCCL a rank may have to wait for what the others have begun to send
         kind = Unreadable if stumbles else Slow if rank.device.type == "cpu" else None
         return {"data": kind(samples, rank.seed, rank.shared)} if kind else {}
@@ -424,15 +446,57 @@ def attempt(rank, call, model_class=Classifier, data=None, epochs=None, place=No
     function, notes = rank.student.train_ddp, watch(rank)
     place = place or (rank.rank, rank.world_size)
     arguments = (*place, model_class, data, epochs or rank.parameters["epochs"])
-    outcome = rank.attempt(function, *arguments, **(rank.parameters["options"] | options))
+    outcome = rank.attempt(pressed_on(function), *arguments, **(rank.parameters["options"] | options))
     if call == "again":
         record_training(rank, notes, outcome.value)
-    itself = outcome.error is not None and outcome.error is notes.raised()
-    told = {"left": not dist.is_initialized(), "steps": len(notes.batches), "itself": itself}
+    raised = outcome.error is not None
+    told = {"left": not dist.is_initialized(), "steps": len(notes.batches)}
+    told |= {"itself": raised and outcome.error is notes.raised(), "replaces": replaced_by(outcome.error)}
     rank.record(call, {**outcome.described(), **told})
     if dist.is_initialized():
         dist.destroy_process_group()
-    return outcome.error is not None  # its traceback, which ends here, keeps the student's local variables alive
+    # Its traceback keeps the student's local variables alive, and through this frame it would keep itself. A DataLoader
+    # that is freed with such a cycle cannot tell its workers to go, and torch waits five seconds for each.
+    del outcome
+    return raised
+
+
+def pressed_on(function):
+    """The function, out of which Ctrl-C comes as an Exception."""
+
+    def called(*args, **options):
+        try:
+            return function(*args, **options)
+        except KeyboardInterrupt:
+            pass
+        raise Pressed("KeyboardInterrupt")
+
+    return called
+
+
+def replaced_by(error):
+    """The name of the OSError in whose place this error of another kind was raised, or None."""
+    if error is None or isinstance(error, OSError):
+        return None
+    earlier = error
+    while (earlier := earlier.__cause__ or earlier.__context__) is not None:
+        if isinstance(earlier, OSError):
+            return type(earlier).__name__
+    return None
+
+
+def device_rule(rank):
+    """Every rank of every staged machine joins in turn, and cannot build its model: which backend it asks for is all
+    that can be seen where the GPUs are not there."""
+    staged, rows, data = machine.StagedMachine(), [], data_of(rank.seed, rank.parameters["samples"])
+    for gpus, size in STAGED:
+        for number in range(size):
+            with staged.with_gpus(gpus):
+                watch(rank)
+                function = machine.fresh(rank.student).train_ddp
+                outcome = rank.attempt(function, number, size, UnbuildableInside, data, 0).described()
+                rows.append({**outcome, "rank": number, "world_size": size, **staged.seen()})
+    rank.record("decisions", rows)
 
 
 def leave(rank, call):

@@ -133,7 +133,7 @@ class Training:
         """The gradient of the mean cross-entropy over a rank's batch, at the rank's own values."""
         state, numbers = self.states[rank][step], self.batches[rank][step]
         data = self.probe.data_of(self.run.seed, self.samples)
-        inputs, targets = data[numbers]
+        inputs, targets = data.inputs[numbers], data.targets[numbers]
         inputs = self.probe.shifted(inputs, self.run.seed, rank)
         logits, names = self.probe.Classifier.compute, [name for name in state if name != "scale"]
         return replay.gradient(lambda tensors: cross_entropy(logits(tensors, inputs), targets), state, names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ class FunctionalModel(nn.Module):
 
 def numbered(numbers: Iterable[int], features: torch.Tensor) -> torch.Tensor:
     """Inputs of shape (samples, 1 + width): the first column is the sample's number."""
-    column = torch.tensor(list(numbers), dtype=features.dtype).unsqueeze(1)
+    column = torch.tensor(list(numbers), dtype=features.dtype, device=features.device).unsqueeze(1)
     return torch.cat([column, features], dim=1)
 
 
@@ -58,18 +59,19 @@ def numbers_of(inputs: torch.Tensor) -> list[int]:
 
 class NumberedData(Dataset[Any]):
     """Pairs (x, y): x, float64 of shape (1 + features,), begins with the sample's number; y is int64 of shape (),
-    below `classes`. All of it is `inputs` and `targets`."""
+    below `classes`. An index is one number. All of it is `inputs` and `targets`, on the CPU."""
 
     def __init__(self, samples: int, seed: int, *, features: int, classes: int) -> None:
         random = generator(seed, "numbered data")
-        values = torch.randn(samples, features, dtype=torch.float64, generator=random)
+        values = torch.randn(samples, features, dtype=torch.float64, device="cpu", generator=random)
         self.inputs = numbered(range(samples), values)
-        self.targets = torch.randint(classes, (samples,), generator=random)
+        self.targets = torch.randint(classes, (samples,), device="cpu", generator=random)
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        index = operator.index(index)  # a list of them is a tensor's way, which few data sets know
         return self.inputs[index], self.targets[index]
 
 

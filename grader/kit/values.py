@@ -24,7 +24,7 @@ def seed_for(seed: int, *place: int | str) -> int:
 
 def generator(seed: int, *place: int | str) -> torch.Generator:
     """A generator for one place, on the CPU."""
-    return torch.Generator().manual_seed(seed_for(seed, *place))
+    return torch.Generator("cpu").manual_seed(seed_for(seed, *place))
 
 
 def random_for(seed: int, *place: int | str) -> random.Random:
@@ -46,8 +46,9 @@ def seed_generators(seed: int) -> None:
 def normal(
     shape: Sequence[int], seed: int, *place: int | str, dtype: torch.dtype = torch.float64, scale: float = 1.0
 ) -> torch.Tensor:
-    """Values of a normal distribution of mean 0 and standard deviation `scale`, for one place."""
-    return scale * torch.randn(tuple(shape), dtype=dtype, generator=generator(seed, *place))
+    """Values of a normal distribution of mean 0 and standard deviation `scale`, for one place; on the CPU, also where
+    student code that calls a constructor has another default device."""
+    return scale * torch.randn(tuple(shape), dtype=dtype, device="cpu", generator=generator(seed, *place))
 
 
 def token(seed: int, *place: int | str) -> int:
