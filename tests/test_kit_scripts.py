@@ -86,6 +86,21 @@ def test_a_fork_begins_like_a_new_interpreter(start: Start) -> None:
     assert first[0] != second[0] and first[1] != second[1] and int(first[2]) <= 5
 
 
+def test_a_workers_own_forks_have_its_descriptors(start: Start) -> None:
+    """Once a TCPStore has used libuv, as the agent's has, each fork renews two descriptors by their numbers."""
+    source = """
+import os
+kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(12)]
+if not os.fork():
+    print([os.readlink(f"/dev/fd/{number}") for number in kept].count(os.devnull), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    program = start(source, agent=AGENT)
+    ended(program)
+    assert program.printed().splitlines() == ["12", "12"], program.complained()
+
+
 def test_torchs_agent_restarts_forks(start: Start) -> None:
     """The real agent, with workers that are forks of it where this torch lets them be; one kills itself."""
     assert forks_workers(), "torch starts its workers otherwise now: see grader.kit.forks.POPEN"

@@ -58,6 +58,12 @@ def ended(how):
 
 def double(number):
     return 2 * number
+
+def number_each(ends):
+    for number, end in enumerate(ends):
+        end.send(number)
+    print("printed", flush=True)
+    print("complained", file=sys.stderr)
 """
 CALLER = """
 import contextlib, json, os, signal, sys
@@ -102,6 +108,26 @@ with spawns.quick_spawns(Path(student.__file__).parent) if quick == "quick" else
 told["servers"], told["left"] = servers, len(processes())
 print(json.dumps(told))
 """
+HOST = """
+import json, sys
+from multiprocessing import get_context
+from pathlib import Path
+from torch.distributed import TCPStore
+from grader.kit import spawns
+import student
+
+def hosted():
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+early = sys.argv.pop() == "early" and hosted()
+with spawns.quick_spawns(Path(student.__file__).parent):
+    store, context = early or hosted(), get_context("spawn")
+    pipes = [context.Pipe(duplex=False) for _ in range(6)]
+    process = context.Process(target=student.number_each, args=([send for _, send in pipes],))
+    process.start()
+    process.join()
+    print(json.dumps([process.exitcode, *(receive.recv() for receive, _ in pipes if receive.poll())]))
+"""
 
 
 def called(folder: Path, method: str, quick: str) -> tuple[dict[str, Any], list[str], list[str]]:
@@ -130,6 +156,17 @@ def test_a_quick_process_is_like_a_new_interpreter(method: str, servers: int, tm
     assert quick == slow
     assert quick[0]["codes"] == {"return": 0, "exit": 5, "os": 3, "kill": -9, "raise": 1}
     assert quick[0]["found"]["told"] == [] and quick[0]["found"]["below"] == 4
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_a_callers_store_changes_no_descriptor_of_a_quick_process(when: str, tmp_path: Path) -> None:
+    """Once a TCPStore has used libuv, each fork renews two descriptors by their numbers, whatever they are by then. A
+    store that was there before the server costs new interpreters, and one that comes later costs nothing."""
+    (tmp_path / "student.py").write_text(STUDENT)
+    (tmp_path / "host.py").write_text(HOST)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import host"
+    done = subprocess.run([sys.executable, "-c", program, when], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("printed\n[0, 0, 1, 2, 3, 4, 5]\n", "complained\n")
 
 
 def test_the_program_of_this_python_is_known() -> None:

@@ -234,7 +234,7 @@ def test_rendezvous(runs, probe):
         alone, several = reports(run, one, "one", 1), reports(run, three, "three", 3)
         expect_environment(run, alone)
         expect_environment(run, several)
-        expect_own_port(run, [*alone, *several])
+        expect_own_place(run, probe, [*alone, *several])
         expect_meeting(run, probe, joined)
 
 
@@ -250,17 +250,20 @@ def expect_environment(run, results):
     run.expect(legal, "MASTER_PORT is not a port number", "a number from 1 to 65535", port)
 
 
-def expect_own_port(run, results):
-    """The port is the launch's, not the one that the caller's environment named in the first launch. A fork server
-    that was started then has that in its environment still."""
+def expect_own_place(run, probe, results):
+    """Address and port are the launch's, not those that the caller's environment named in the first launch. A fork
+    server that was started then has them in its environment still."""
     foreign = run[0].read("foreign", str)
     taken = sorted({result["rank"] for result in results if result["port"] == foreign})
     subject = "MASTER_PORT is the one that the caller's environment named, which belongs to somebody else"
     run.expect(not taken, subject, "a port of the launch's own", ranks=taken)
+    elsewhere = sorted({result["rank"] for result in results if result["address"] == probe.ELSEWHERE})
+    subject = "MASTER_ADDR is the one that the caller's environment named, which is another node's"
+    run.expect(not elsewhere, subject, "this machine's, such as 127.0.0.1", probe.ELSEWHERE, ranks=elsewhere)
 
 
 def expect_meeting(run, probe, launch):
-    """Two ranks join a group, while the caller's own MASTER_PORT names a port on which somebody else listens."""
+    """Two ranks join a group, while the caller's own MASTER_ADDR and MASTER_PORT are somebody else's."""
     joined = {result["rank"]: result for result in of_kind(run, launch["notes"], Joined)}
     if joined.keys() != {0, 1}:
         expect_back(run, launch, "joined")

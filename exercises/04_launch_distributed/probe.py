@@ -40,6 +40,8 @@ APART = 0.9
 DEPTH = 20
 """Pairs of calls below which rank 2 raises, as deep as in an ordinary training: its traceback begins with 4,000
 characters that do not hold the message."""
+ELSEWHERE = "192.0.2.1"
+"""The address that the caller's environment names, as on a cluster that of another node. Nobody has it: RFC 5737."""
 FAREWELL = signal.SIGUSR1
 """Ends the caller's own processes. No launcher sends it."""
 
@@ -450,11 +452,12 @@ def train(show):
 
 @contextmanager
 def foreign_port(show, name):
-    """Meanwhile the caller's environment names a port on which somebody else listens already; it is recorded."""
+    """Meanwhile the caller's environment names another node, and a port on which somebody else listens already; that is
+    recorded."""
     from grader.kit.stores import taken_port
 
     with taken_port() as port:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        os.environ.update(MASTER_ADDR=ELSEWHERE, MASTER_PORT=str(port))
         try:
             yield
         finally:
@@ -464,7 +467,7 @@ def foreign_port(show, name):
 
 
 def join(show):
-    """Two ranks meet, while the caller's environment names somebody else's port."""
+    """Two ranks meet, while the caller's environment names somebody else's address and port."""
     with foreign_port(show, "taken"):
         show.launch("joined", 2, join_and_sum, "folder", show.rank.seed, "guest")
 

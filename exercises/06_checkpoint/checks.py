@@ -626,6 +626,8 @@ def test_foreign_file(runs):
         expect_refused(run, name, what)
     expect_refused(run, "another_model", "the checkpoint of another model", named=False)
     expect_refused(run, "another_shape", "a checkpoint of other shapes", named=False)
+    expect_refused(run, "fewer_layers", "the checkpoint of a model with fewer parameters", named=False)
+    expect_refused(run, "more_layers", "the checkpoint of a model with more parameters", named=False)
     expect_refused(run, "code_in_zip", "a file with code in it", named=False)
     expect_refused(run, "code_in_pickle", "a pickle with code in it", named=False)
     for rank in run:

@@ -594,6 +594,7 @@ def foreign(whole, traps):
     """By name: what is no checkpoint, made from a whole one."""
     other, model = nn.Linear(2, 2).state_dict(), whole["model"]
     smaller = {name: value[..., :-1] if value.dim() else value for name, value in model.items()}
+    fewer = {name: value for name, value in model.items() if name != "head.bias"}
     return {
         "a_list": list(whole.values()),
         "a_tensor": torch.arange(5),
@@ -601,5 +602,7 @@ def foreign(whole, traps):
         **{f"without_{key}": {name: whole[name] for name in whole if name != key} for key in KEYS},
         "another_model": {**whole, "model": other},
         "another_shape": {**whole, "model": smaller},
+        "fewer_layers": {**whole, "model": fewer},
+        "more_layers": {**whole, "model": {**model, "extra.weight": torch.ones(2, 2)}},
         "code_in_zip": {**whole, "epoch": files.Trap(traps / "zip")},
     }

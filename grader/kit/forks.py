@@ -22,7 +22,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing import process as multiprocess
 from multiprocessing import util as multiprocess_util
 from pathlib import Path
@@ -51,11 +51,12 @@ class Fork:
         self.args, self.returncode = [sys.executable], None
         sys.stdout.flush()
         sys.stderr.flush()
+        before = descriptors()
         self.pid = os.fork()
         if not self.pid:
             code = 1
             try:
-                _begin_anew(environment, stacks, stdout, stderr)
+                _begin_anew(environment, stacks, stdout, stderr, changed_since(before))
                 code = exit_code(main)
             except BaseException:
                 traceback.print_exc()
@@ -92,12 +93,12 @@ class Fork:
 # -- what a fork does to look like a new interpreter ------------------------------------------------------------------
 
 
-def _begin_anew(environment: Mapping[str, str], stacks: Path, stdout: Any, stderr: Any) -> None:
+def _begin_anew(environment: Mapping[str, str], stacks: Path, stdout: Any, stderr: Any, renewed: Iterable[int]) -> None:
     os.setsid()
     gc.freeze()  # what was here before is never finalized here
     os.environ.clear()
     os.environ.update(environment)
-    _reset_streams(stdout, stderr)
+    _reset_streams(stdout, stderr, renewed)
     reset_signals()
     faulthandler.unregister(STACK_SIGNAL)  # else it takes its handler for one that is still in place
     faulthandler.register(STACK_SIGNAL, file=(stacks / f"stack-{os.getpid()}").open("w"), all_threads=False)
@@ -122,14 +123,19 @@ def reset_generators() -> None:
     torch.default_generator.seed()
 
 
-def _reset_streams(stdout: Any, stderr: Any) -> None:
-    """No input, output to these files, and no other descriptor open."""
+def _reset_streams(stdout: Any, stderr: Any, renewed: Iterable[int]) -> None:
+    """No input, output to these files, and no other descriptor open but those that the fork has renewed: freed, their
+    numbers would be others', which the next fork would then close."""
     for target, file in ((1, stdout), (2, stderr)):
         if file is not None:
             os.dup2(file.fileno(), target)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.closerange(3, most_descriptors())
+    first = 3
+    for number in sorted(number for number in renewed if number > 2):
+        os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, most_descriptors())
     open_streams()
 
 
@@ -138,6 +144,23 @@ def open_streams() -> None:
     sys.stdin = os.fdopen(0, closefd=False)
     for number, name in ((1, "stdout"), (2, "stderr")):
         setattr(sys, name, os.fdopen(number, "w", buffering=1, errors="backslashreplace", closefd=False))
+
+
+def descriptors() -> dict[int, str]:
+    """What the system calls each of this process's descriptors, by their numbers; nothing where it does not tell."""
+    found = dict[int, str]()
+    with contextlib.suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # that of the folder itself has been closed
+                found[int(number)] = os.readlink(f"/proc/self/fd/{number}")
+    return found
+
+
+def changed_since(before: Mapping[int, str]) -> list[int]:
+    """The descriptors that are not what they were before a fork: those of libraries that renew them in each fork, as
+    libuv does once a TCPStore has used it, by their old numbers, whatever is there."""
+    now = descriptors()
+    return [number for number in now.keys() | before.keys() if now.get(number) != before.get(number)]
 
 
 def most_descriptors() -> int:

@@ -3,10 +3,11 @@ for each, and "forkserver" one for its server; such an interpreter takes seconds
 of a server that has torch already, and looks like a new one: the student's modules are imported anew, and nothing that
 the caller did since is there.
 
-The server is a fork of the caller, made when the first process is spawned. What it starts is the caller's own child all
-the same: it is forked by a process that ends at once, and the kernel gives it to the caller, which is a subreaper for
-that moment. Where that cannot be had, and for anything but multiprocessing's own command line, new interpreters are
-started.
+The server is a fork of the caller, made before anything is called: whatever works at forks, as libuv does once a
+TCPStore has used it, would change the descriptors of all that is forked from the server. What it starts is the caller's
+own child all the same: it is forked by a process that ends at once, and the kernel gives it to the caller, which is a
+subreaper for that moment. Where that cannot be had, and for anything but multiprocessing's own command line, new
+interpreters are started.
 """
 
 from __future__ import annotations
@@ -76,10 +77,14 @@ class _Server:
     """The caller's side."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._lock = folder, threading.Lock()
+        self._lock = threading.Lock()
         self._connection: socket.socket | None = None
         self._pid = 0
-        self._over = not _be_subreaper(False)
+        # a fork of a process that has used the GPU could not use it
+        self._over = not _be_subreaper(False) or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        if not self._over:
+            with contextlib.suppress(OSError):
+                self._connection, self._pid = _started(folder)
 
     def spawned(self, path: Any, args: Sequence[Any], passed: Sequence[int]) -> int:
         """The id of a new process with these descriptors. Raises NoServer."""
@@ -93,29 +98,16 @@ class _Server:
             "environment": dict(os.environ), "ignored": _ignored(), "blocked": _blocked(),
         }  # fmt: skip
         with self._lock:
-            if self._over:
+            if self._over or self._connection is None:
                 raise NoServer
             try:
-                return self._asked(json.dumps(told).encode(), [0, 1, 2, *map(int, passed)])
+                return _asked(self._connection, json.dumps(told).encode(), [0, 1, 2, *map(int, passed)])
             except (OSError, ValueError):
                 self.close()
                 raise NoServer from None
             except BaseException:  # a call that was broken off: the answer to it would be taken for that to the next
                 self.close()
                 raise
-
-    def _asked(self, request: bytes, descriptors: Sequence[int]) -> int:
-        if self._connection is None:
-            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                raise ValueError("a fork could not use the GPU")
-            self._connection, self._pid = _started(self._folder)
-        _be_subreaper(True)
-        try:
-            socket.send_fds(self._connection, [len(request).to_bytes(SIZE, "big")], descriptors)
-            self._connection.sendall(request)
-            return _number(_received(self._connection, SIZE))
-        finally:
-            _be_subreaper(False)
 
     def close(self) -> None:
         """End the server; what was spawned goes on."""
@@ -126,6 +118,16 @@ class _Server:
                 if os.waitpid(self._pid, os.WNOHANG) == (0, 0):  # else it was killed, or its number is another's now
                     os.kill(self._pid, signal.SIGKILL)
                     os.waitpid(self._pid, 0)
+
+
+def _asked(server: socket.socket, request: bytes, descriptors: Sequence[int]) -> int:
+    _be_subreaper(True)
+    try:
+        socket.send_fds(server, [len(request).to_bytes(SIZE, "big")], descriptors)
+        server.sendall(request)
+        return _number(_received(server, SIZE))
+    finally:
+        _be_subreaper(False)
 
 
 def _be_subreaper(now: bool) -> bool:
@@ -166,13 +168,15 @@ def _number(data: bytes) -> int:
 
 
 def _started(folder: Path) -> tuple[socket.socket, int]:
-    """A server, and its process's id."""
+    """A server, and its process's id. One whose descriptors the fork has changed ends at once."""
     mine, theirs = socket.socketpair()
     with theirs:
+        before = forks.descriptors()
         if pid := os.fork():
             return mine, pid
         try:
-            _serve(theirs, folder)
+            if not forks.changed_since(before):
+                _serve(theirs, folder)
         finally:
             os._exit(1)
 
