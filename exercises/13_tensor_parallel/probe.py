@@ -240,6 +240,14 @@ def dense_layers(rank, given, name):
     ]
 
 
+def dense_of(rank, sizes):
+    """Likewise of these features in and out."""
+    return [
+        linear(rank, *size, normal(size[::-1], rank.seed, "weight", place), normal(size[1:], rank.seed, "bias", place))
+        for place, size in enumerate(sizes)
+    ]
+
+
 def build(rank, kind, dense, *group, **named_group):
     """What the student makes of dense layers."""
     student = rank.student
@@ -367,8 +375,7 @@ def sizes_of(kind, features, out):
 
 def made(rank, kind, width):
     """What came of building from dense layers of this width, which nobody but the student may have any more."""
-    dense = [nn.Linear(*size, dtype=torch.float64, device=rank.device) for size in sizes_of(kind, *width)]
-    return rank.attempt(build, rank, kind, dense)
+    return rank.attempt(build, rank, kind, dense_of(rank, sizes_of(kind, *width)))
 
 
 def measure(rank):
@@ -483,10 +490,7 @@ def second(rank, given, name, group):
 
 def refusal(rank, kind, *sizes):
     """What comes of building from layers whose width cannot be shared."""
-    if kind == "mlp":
-        dense = [nn.Linear(IN, sizes[0], device=rank.device), nn.Linear(sizes[1], OUT, device=rank.device)]
-    else:
-        dense = [nn.Linear(*sizes, device=rank.device)]
+    dense = dense_of(rank, [(IN, sizes[0]), (sizes[1], OUT)] if kind == "mlp" else [sizes])
     return rank.attempt(build, rank, kind, dense).described()
 
 

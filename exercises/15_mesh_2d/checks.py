@@ -480,18 +480,20 @@ def test_loss(runs, probe):
 
 
 def expect_loss(probe, run, dp, tp, training):
-    """Of each step, up to one that was taken with other parameters than those of one process: others see to that. What
-    the ranks of a dp group return is made of the same numbers, and has the same bits; those of a tp group may have
-    rounded in other places."""
+    """Of each step, up to one that was taken with other parameters than those of one process, on the rank itself or on
+    the first one of its dp group: others see to that. What the ranks of a dp group return is made of the same numbers,
+    and has the same bits; those of a tp group may have rounded in other places."""
     arrived(run, f"{dp}x{tp} {training}")
     outputs, losses, by_row, _ = wanted_of(probe, run, tp, training)
     for rank in run:
-        record = rank.read(f"{dp}x{tp} {training}", Trained)
+        other = run[rank.rank % tp]  # the first one of its dp group
+        record, beside = (one.read(f"{dp}x{tp} {training}", Trained) for one in (rank, other))
         if not record["losses"]:
             rank.expect_success(record, "train_step")
         rank.expect(bool(record["losses"]), "the first loss", "a number", listed(record["kinds"][:1]))
         for step, seen in enumerate(record["losses"][: len(losses)]):
-            if step and not are_close(rank, record["outputs"][step - 1 : step], outputs[step]):
+            before = [one["outputs"][step - 1 : step] for one in (record, beside)] if step else []
+            if not all(are_close(rank, one, outputs[step]) for one in before):
                 break
             samples = [probe.samples_of(training, place, step) for place in range(dp)]
             subject = f"the loss of step {step} on a mesh of {dp} x {tp}"
@@ -500,8 +502,7 @@ def expect_loss(probe, run, dp, tp, training):
             clauses = mistaken_losses(by_row[step], rank.rank // tp, losses[step], tp, losses[:step])
             right = torch.tensor(losses[step])
             rank.expect_close(torch.tensor(float(seen)), right, subject, steps=step + 1, alternatives=clauses)
-            other = run[rank.rank % tp]  # the first one of its dp group
-            same = other.read(f"{dp}x{tp} {training}", Trained)["losses"][step : step + 1]
+            same = beside["losses"][step : step + 1]
             rank.expect(same in ([], [None], [seen]), subject, f"{same} as on rank {other.rank}", f"[{seen}]")
 
 

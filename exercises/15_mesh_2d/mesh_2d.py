@@ -32,8 +32,8 @@ def parallelize(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
     Args:
         model: on this rank's device, with equal values on all ranks. `up` and `down` are nn.Linear, with or without a
-            bias; what is between them works element by element. The size of "tp" divides the width of `up`. There may
-            be other layers.
+            bias; what is between them works element by element and has no parameters of its own. The size of "tp"
+            divides the width of `up`. There may be other layers.
         mesh: as build_mesh gives it.
 
     Returns:

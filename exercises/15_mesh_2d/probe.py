@@ -388,7 +388,7 @@ def measure_memory(rank, mesh):
 
 def grown(rank, mesh, name, side):
     meter = Meter(rank, name)
-    model, _ = parallelized(rank, large(side).to(rank.device), mesh.mesh)
+    model, _ = parallelized(rank, filled(large(side), rank.seed).to(rank.device), mesh.mesh)
     growth = meter.growth("at rest")
     rank.record(f"{name} elements", sum(local(one).numel() for one in model.parameters()))
     rank.record(f"{name} storages", storages([local(one).detach() for one in model.parameters()]))

@@ -1,5 +1,6 @@
 """Each parameter's gradient sets out for the dp group as soon as it is accumulated; the tp borders are torch's own
-all-gather and reduce-scatter forms: g gathers the parts and adds them up itself."""
+all-gather and reduce-scatter forms: g gathers the parts and adds them up itself. That all ranks begin with equal models
+is made sure of."""
 
 import torch
 import torch.distributed as dist
@@ -76,7 +77,17 @@ class Parallel(nn.Module):
         return self.module(inputs)
 
 
+def expect_equal_models(model):
+    with torch.no_grad():
+        sums = torch.stack([parameter.double().sum() for parameter in model.parameters()])
+    largest = sums.clone()
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    if not largest.equal(sums):
+        raise RuntimeError("the models are not equal")
+
+
 def parallelize(model, mesh):
+    expect_equal_models(model)
     for name, dim in (("up", 0), ("down", 1)):
         setattr(model, name, Split(getattr(model, name), dim, mesh.get_group("tp")))
     return Parallel(model, mesh)
