@@ -128,6 +128,10 @@ class Notes:
         with (self.folder / f"note-{self.name}").open("a") as file:
             file.write(json.dumps(what) + "\n")
 
+    def __deepcopy__(self, memo):
+        """Who copies a model copies no notes: they hold a group, of which there is no copy."""
+        return self
+
     def build(self):
         """A model with values that are drawn for this rank and attempt."""
         model = Classifier()
@@ -173,6 +177,7 @@ class Notes:
             if what == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             (self.folder / "stop").touch()
+        leave_when_told()
         time.sleep(3600)
 
     def look_at_checkpoint(self):
@@ -205,6 +210,19 @@ class Notes:
             if (moment, write.step) == ("open", "open"):
                 disturb.limit_files(disturb.FIRST_BYTES, deadly=True)
             disturb.die_at(path)(write)
+
+
+def leave_when_told():
+    """A script's own handler of SIGTERM may leave it to the training to end. Where a worker has died the next
+    collective would raise, but this one sleeps, so here the handler is the last thing that runs."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def handle_and_leave(*args):
+        handler(*args)
+        os._exit(128 + signal.SIGTERM)
+
+    if callable(handler):
+        signal.signal(signal.SIGTERM, handle_and_leave)
 
 
 def workload(folder):

@@ -176,6 +176,8 @@ def judge_short(runs, probe, warmup):
     for rank, _, seen in trainings(runs, f"warm-up of {warmup}"):
         rates = probe.own_rates(probe.several(rank.secret))
         judge_groups(rank, seen, rates, warmup, f"W = {warmup}")
+        subject = f"what warmup_scheduler returned for W = {warmup}"
+        rank.expect(rank.read(f"is one for {warmup}", bool), subject, "an LRScheduler", "no LRScheduler")
 
 
 def judge_groups(rank, seen, rates, warmup, words):

@@ -274,7 +274,7 @@ def schedule(rank):
 
     groups = several(rank.secret)
     tried("two steps", lambda rank: tensor(Training(rank, one_group(0.1, 4)).begin().advance(2)))
-    rank.record("is one", bool(rank.attempt(made, rank).value))
+    rank.record("is one", bool(rank.attempt(made, rank, 4).value))
     tried("reported", reported, groups)
     for place, pair in enumerate(single(rank.secret)):
         tried(f"single {place}", trained, one_group(*pair), after=AFTER if place else LONG_AFTER)
@@ -284,6 +284,7 @@ def schedule(rank):
     rank.record("options", {"outcome": outcome.described(), "changed": outcome.value or {}})
     for warmup in (0, 1):
         tried(f"warm-up of {warmup}", trained, {**groups, "warmup": warmup})
+        rank.record(f"is one for {warmup}", bool(rank.attempt(made, rank, warmup).value))
     tried("side by side", side_by_side, at_once(rank.secret))
     tried("from one state", from_one_state, groups)
     for order, names in FIRST.items():
@@ -294,8 +295,8 @@ def schedule(rank):
     rank.record("refused", [refused(rank, steps) for steps in negative(rank.secret)])
 
 
-def made(rank):
-    return isinstance(Training(rank, one_group(0.1, 4)).begin().scheduler, LRScheduler)
+def made(rank, warmup):
+    return isinstance(Training(rank, one_group(0.1, warmup)).begin().scheduler, LRScheduler)
 
 
 def negative(secret):

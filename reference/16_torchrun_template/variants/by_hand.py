@@ -30,6 +30,8 @@ parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--workload")
 options = parser.parse_args()
+if options.batch_size < 1:
+    parser.error("--batch-size must be 1 or more")
 
 functions = globals()
 if options.workload:
@@ -39,13 +41,17 @@ if options.workload:
             sys.exit(f"{options.workload} has no {name}()")
 
 rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+gpus = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1")) and torch.cuda.is_available()
+device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
+if gpus:
+    torch.cuda.set_device(device)
 if world_size > 1:
-    dist.init_process_group("gloo")
+    dist.init_process_group("nccl" if gpus else "gloo")
 
-model, data = functions["build_model"](), functions["build_data"]()
+model, data = functions["build_model"]().to(device), functions["build_data"]()
 done = 0
 if os.path.exists(options.checkpoint):
-    saved = torch.load(options.checkpoint, weights_only=True)
+    saved = torch.load(options.checkpoint, map_location=device, weights_only=True)
     model.load_state_dict(saved["model"])
     done = saved["epoch"]
 for tensor in model.state_dict().values():
@@ -60,7 +66,8 @@ for epoch in range(done, options.epochs):
     mine = order[rank * share : (rank + 1) * share]
     for start in range(0, share, options.batch_size):
         pairs = [data[number] for number in mine[start : start + options.batch_size]]
-        inputs, targets = torch.stack([x for x, _ in pairs]), torch.tensor([int(y) for _, y in pairs])
+        inputs = torch.stack([x for x, _ in pairs]).to(device)
+        targets = torch.tensor([int(y) for _, y in pairs], device=device)
         gradients = torch.autograd.grad(F.cross_entropy(model(inputs), targets), parameters)
         flat = torch.cat([gradient.flatten() for gradient in gradients]) / world_size
         if world_size > 1:

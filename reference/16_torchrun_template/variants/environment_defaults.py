@@ -1,10 +1,13 @@
 """Launcher or not, the group is joined by the environment: what no launcher has set gets a default, a port included. A
-temporary file with a name of its own, and a workload that is run as a program would be."""
+temporary file with a name of its own, and a workload that is run as a program would be. Told to leave by SIGTERM, it
+does so once the epoch is saved."""
 
 import argparse
 import os
 import pathlib
 import runpy
+import signal
+import sys
 import tempfile
 
 import torch
@@ -25,6 +28,9 @@ def build_data():
 
     digits = load_digits()
     return TensorDataset(torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target))
+
+
+TOLD = []
 
 
 def save(path, state):
@@ -53,6 +59,8 @@ def train(options, device):
             optimizer.zero_grad()
         if dist.get_rank() == 0:
             save(options.checkpoint, {"model": model.state_dict(), "epoch": epoch + 1})
+        if TOLD:
+            sys.exit(143)
 
 
 def main():
@@ -63,6 +71,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--workload")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: TOLD.append(True))
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     gpus = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

@@ -43,11 +43,11 @@ class Shard:
         return iter(order[self.rank :: self.world_size].tolist())
 
 
-def resume(path, model, rank, grouped):
+def resume(path, model, rank, grouped, device):
     """Epochs that are done, on every rank, or rank 0's exception on it while torchrun ends the others."""
-    done = torch.zeros((), dtype=torch.int64)
+    done = torch.zeros((), dtype=torch.int64, device=device)
     if rank == 0 and path.exists():
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True)
         model.load_state_dict(state["model"])
         done += state["epoch"]
     if grouped:
@@ -68,23 +68,28 @@ def main(argv=None):
     spec = importlib.util.spec_from_file_location("_workload", args.workload)
     workload = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(workload)
-    model, data = workload.build_model(), workload.build_data()
+    gpus = torch.cuda.is_available() and torch.cuda.device_count() >= int(os.getenv("LOCAL_WORLD_SIZE", "1"))
+    device = torch.device("cuda", int(os.getenv("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
+    if gpus:
+        torch.cuda.set_device(device)
+    model, data = workload.build_model().to(device), workload.build_data()
     if grouped:
-        dist.init_process_group("gloo", rank=rank, world_size=size)
-    done = resume(args.checkpoint, model, rank, grouped)
+        dist.init_process_group("nccl" if gpus else "gloo", rank=rank, world_size=size)
+    done = resume(args.checkpoint, model, rank, grouped, device)
     replica = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1) if grouped else model
     shard = Shard(len(data), rank, size)
     loader = DataLoader(data, batch_sampler=BatchSampler(shard, args.batch_size, False), num_workers=1)
     optimizer = torch.optim.SGD(replica.parameters(), lr=args.lr, momentum=0.0)
     for shard.epoch in range(done, args.epochs):
         for inputs, targets in loader:
-            nn.functional.cross_entropy(replica(inputs), targets, reduction="mean").backward()
+            loss = nn.functional.cross_entropy(replica(inputs.to(device)), targets.to(device), reduction="mean")
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         if rank == 0:
             buffer = io.BytesIO()
             torch.save({"model": dict(model.state_dict()), "epoch": shard.epoch + 1}, buffer)
-            beside = args.checkpoint.with_suffix(".new")
+            beside = args.checkpoint.with_name(args.checkpoint.name + ".new")
             beside.write_bytes(buffer.getvalue())
             beside.replace(args.checkpoint)
     with contextlib.suppress(AssertionError, ValueError):

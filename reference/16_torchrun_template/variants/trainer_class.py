@@ -1,7 +1,8 @@
 """The shape of PyTorch's tutorial: a Trainer with a snapshot, and a main that is recorded. The attempt's number is
-looked at for a message only."""
+looked at for a message only. What is saved is a copy of the model on the CPU."""
 
 import argparse
+import copy
 import os
 import sys
 import uuid
@@ -61,7 +62,8 @@ class Trainer:
 
     def _save_snapshot(self, epoch):
         name = os.path.join(os.path.dirname(self.path), f"{uuid.uuid4()}.part")
-        torch.save({"model": self.bare.state_dict(), "epoch": epoch + 1, "seed": torch.initial_seed()}, name)
+        model = copy.deepcopy(self.bare).cpu()
+        torch.save({"model": model.state_dict(), "epoch": epoch + 1, "seed": torch.initial_seed()}, name)
         os.replace(name, self.path)
 
     def train(self, epochs):

@@ -47,14 +47,19 @@ class Job:
         pairs = [pairs[number] for number in range(len(pairs))]
         self.inputs = torch.stack([inputs for inputs, _ in pairs])
         self.targets = torch.stack([torch.as_tensor(target) for _, target in pairs])
+        gpus = torch.cuda.is_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if gpus else torch.device("cpu")
+        if gpus:
+            torch.cuda.set_device(self.device)
         if self.size > 1:
-            dist.init_process_group("gloo", init_method="env://", rank=self.rank, world_size=self.size)
+            backend = "nccl" if gpus else "gloo"
+            dist.init_process_group(backend, init_method="env://", rank=self.rank, world_size=self.size)
 
     def start(self):
         """The model, equal on all ranks, and the epochs that are done."""
         model, epoch = self.make(), 0
         path = self.given["--checkpoint"]
-        state = torch.load(path, weights_only=True) if os.path.exists(path) else None
+        state = torch.load(path, map_location="cpu", weights_only=True) if os.path.exists(path) else None
         if state is not None:
             model.load_state_dict(state["model"])
             epoch = state["epoch"]
@@ -62,7 +67,7 @@ class Job:
             values = [model.state_dict() if self.rank == 0 else None]
             dist.broadcast_object_list(values, src=0)
             model.load_state_dict(values[0])
-        return model, epoch
+        return model.to(self.device), epoch
 
     def batches(self, epoch):
         order = torch.randperm(len(self.targets), generator=torch.Generator().manual_seed(epoch * 7919 + 5))
@@ -85,7 +90,8 @@ class Job:
         for epoch in range(done, self.given["--epochs"]):
             for batch in self.batches(epoch):
                 model.zero_grad()
-                nn.functional.cross_entropy(model(self.inputs[batch]), self.targets[batch]).backward()
+                inputs, targets = self.inputs[batch].to(self.device), self.targets[batch].to(self.device)
+                nn.functional.cross_entropy(model(inputs), targets).backward()
                 with torch.no_grad():
                     for parameter in model.parameters():
                         parameter.add_(self.mean(parameter.grad), alpha=-self.given["--lr"])
