@@ -102,6 +102,27 @@ def test_what_other_threads_communicate_is_seen(run_on_ranks: RunIt) -> None:
         assert rank.read("left", list[str]) == []
 
 
+def test_what_a_thread_communicates_that_the_import_has_started_is_seen(run_on_ranks: RunIt) -> None:
+    """A pool of the whole process, say. It begins before there is a group, and before anything is traced."""
+    source = """
+from multiprocessing.pool import ThreadPool
+import torch
+import torch.distributed as dist
+POOL = ThreadPool(1)
+TWO = POOL.apply(torch.add, (torch.ones(1), 1))
+
+def wanted(rank, *, lr=0.1): ...
+
+def sends(rank):
+    with rank.region("pool"):
+        POOL.apply(dist.all_reduce, (TWO,))
+    rank.record("sum", TWO.item())
+"""
+    run = RunView(run_on_ranks("sends", source=source, trace=True))
+    run.expect_count("pool", "all_reduce", 1)
+    assert [rank.read("sum", float) for rank in run] == [4.0, 4.0]
+
+
 def test_the_collectives_of_a_dtensor_are_seen(run_on_ranks: RunIt) -> None:
     """They come from below the tensor subclass."""
     run = traced(run_on_ranks, "redistributes_a_dtensor")

@@ -14,18 +14,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class InThread(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode in one more thread. What a mode keeps while it is entered must not be shared by threads."""
+    """A mode in one more thread. What a mode keeps while it is entered must not be shared by threads. It leaves
+    everything alone until the other one is `begun`."""
 
-    def __init__(self, mode: TorchDispatchMode) -> None:
+    def __init__(self, mode: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._mode = mode
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._mode.__torch_dispatch__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+        if not self._mode.begun:
+            return func(*args, **(kwargs or {}))
+        return self._mode.__torch_dispatch__(func, types, args, kwargs)
 
 
-def follow(mode: TorchDispatchMode) -> None:
-    """Enter the mode in all threads that Python starts from now on."""
+def follow(mode: Any) -> None:
+    """Enter the mode in all threads that Python starts from now on, to be asked there once it is `begun`."""
     thread_class: Any = threading.Thread
     start = thread_class.start
 

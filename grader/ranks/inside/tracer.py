@@ -65,21 +65,21 @@ below_modes = _below_modes()
 
 
 class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Active while it is entered: in the thread that enters it, in those that run its backward passes, and in those
-    that Python starts meanwhile."""
+    """Active once it is entered: in that thread, in those of its backward passes, and in those that Python starts."""
 
     def __init__(self, student_file: str, began: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.student_file, self.began = student_file, began
         self.communications: list[dict[str, Any]] = []
         self.spans: list[dict[str, Any]] = []
-        self.complete = True
+        self.complete, self.begun = True, False
         self._open: list[tuple[Any, dict[str, Any]]] = []
         self._unwaited: dict[int, dict[str, Any]] = {}
         self._depth: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._backward: int | None = None
         self._computed: list[int] = []
+        threads.follow(self)  # those too that a student's file starts when it is imported
 
     # -- what is told -----------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return result
 
         work.wait = ranklings_traced_wait
-        threads.follow(self)
+        self.begun = True
 
     def _spanned(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
