@@ -682,7 +682,8 @@ def expect_own(rank, name, message, when):
         told = f"{(raised or ['none'])[0]}: {call['message']}"[:200]
         own = "no-folder" in call["message"] or (raised and "RuntimeError" not in raised)
         rank.expect(own, subject, "what writing raises", told)
-        rank.expect(not replaced, subject, f"the {replaced} itself, as writing raised it", told)
+        hint = "Where is the error of writing caught, and what is raised there?"
+        rank.expect(not replaced, subject, f"the {replaced} itself, as writing raised it", told, hint=hint)
     elif name == "pressing":  # where another model than this call's was trained nobody pressed anything
         rank.expect(not call["raised"] or call["raised"][0] == "Pressed", subject, message, call["message"][:200])
     elif call["raised"] or not call["steps"]:

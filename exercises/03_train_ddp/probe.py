@@ -8,6 +8,7 @@ Nothing here knows an expected value.
 
 import os
 import socket
+import traceback
 import weakref
 from functools import partial
 
@@ -455,10 +456,17 @@ def attempt(rank, call, model_class=Classifier, data=None, epochs=None, place=No
     rank.record(call, {**outcome.described(), **told})
     if dist.is_initialized():
         dist.destroy_process_group()
-    # Its traceback keeps the student's local variables alive, and through this frame it would keep itself. A DataLoader
-    # that is freed with such a cycle cannot tell its workers to go, and torch waits five seconds for each.
+    if raised:
+        forget_variables(outcome.error)
     del outcome
     return raised
+
+
+def forget_variables(error):
+    """Let go of the local variables that its traceback keeps alive. Torch itself keeps in one what a worker of a
+    DataLoader has raised. A DataLoader that is freed with such a circle cannot tell its workers to go, and torch waits
+    five seconds for each."""
+    traceback.clear_frames(error.__traceback__)
 
 
 def pressed_on(function):
