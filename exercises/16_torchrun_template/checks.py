@@ -21,7 +21,7 @@ ACCURACY = 0.80
 """Of the digits, after six epochs. The same training in one process reached 0.93 on average and 0.87 at least, over 20
 runs."""
 LAUNCHES = {
-    "alone": ("python, without a launcher, with a relative PATH that ends in .tmp", 1),
+    "alone": ("python, without a launcher, with workload.v2.py and a relative PATH that ends as a temporary file", 1),
     "one": ("torchrun with 1 worker, without --lr and --batch-size", 1),
     "two": ("torchrun with 2 workers", 2),
     "three": ("torchrun with 3 workers", 3),
@@ -36,6 +36,10 @@ LAUNCHES = {
     "torn": ("python, killed while it writes a file after epoch 2", 1),
     "unnamed": ("python, killed when a file gets its name after epoch 2", 1),
     "torn again": ("python, started again after it was killed while it wrote", 1),
+    "raised": ("python, in which a forward raises in the middle of epoch 2", 1),
+    "told": ("python, started again after that, and told to end by SIGTERM in the middle of epoch 2", 1),
+    "told again": ("python, started again after it was told to end", 1),
+    "gpus": ("RANK 3 with LOCAL_RANK 1, on the second of two machines that have 2 GPUs each", 1),
     "digits": ("python without --workload, with a PATH that names no folder", 1),
 }
 """What each launch was, and on how many ranks."""
@@ -64,7 +68,8 @@ class Kept(TypedDict):
 class Launch(TypedDict):
     """What came of a launch: exit codes of its programs, whether it was ended since nothing moved or it moved for ever,
     and at which line it was then; whether it was stopped on purpose; what it said on stderr; its processes, and those
-    that were still there afterwards; which ranks wrote the file at the path, and what is there in the end."""
+    that were still there afterwards; which ranks wrote the file at the path, and what is there in the end; which GPUs
+    it asked for, where some are staged."""
 
     codes: list[int | None]
     hung: bool
@@ -81,6 +86,7 @@ class Launch(TypedDict):
     moved: bool
     file: bytes | None
     trapped: bool
+    gpus: list[int]
 
 
 # -- launches ---------------------------------------------------------------------------------------------------------
@@ -169,8 +175,9 @@ def expect_ended(run, launch, name):
 
 
 def never(launch):
-    """How a launch did not end."""
-    return "it went on and on" if launch["moving"] else "no process moved any more"
+    """How a launch did not end, and what one of its processes may have raised meanwhile."""
+    how = "it went on and on" if launch["moving"] else "no process moved any more"
+    return f"{how}; {launch['said']}" if "Error" in launch["said"] else how
 
 
 @once
@@ -232,6 +239,15 @@ def test_two_agents(runs, probe):
     found = training(runs, probe, "agents")
     expect_shares(found, probe.EPOCHS)
     expect_identical(found)
+    expect_own_gpus(runs, probe)
+
+
+def expect_own_gpus(runs, probe):
+    """A worker on the second machine asks for no GPU that is not there. Whether it uses any is left to it."""
+    run, launch = launch_of(runs, "gpus")
+    others = [gpu for gpu in launch["gpus"] if gpu >= probe.GPUS]
+    wanted, subject = "GPU 1, as LOCAL_RANK says", f"{LAUNCHES['gpus'][0]}: what it selects"
+    run.expect(not others, subject, wanted, f"GPU {listed(others)}, which is not there")
 
 
 # -- it trains --------------------------------------------------------------------------------------------------------
@@ -432,7 +448,8 @@ def expect_kept(found, epoch, step):
 
 def test_rank_0_alone(runs, probe):
     """Rank 0 alone writes the file"""
-    for name in ("three", "agents", "first"):
+    agents = ["agents"] if holds(training, runs, probe, "agents") else []  # else it is another check's business
+    for name in ("three", *agents, "first"):
         run, launch = launch_of(runs, name)
         expect_ended(run, launch, name)
         others = [rank for rank in launch["writers"] if rank]
@@ -475,6 +492,43 @@ def test_resumes(runs, probe):
     wanted = (probe.EPOCHS - done) * size
     run.expect(again.steps == wanted, f"{again.title}: its steps", wanted, again.steps)
     expect_same_end(probe, whole, again)
+    if holds(training, runs, probe, "alone"):  # else it is another check's business
+        expect_whole_epochs(runs, probe)
+
+
+def expect_whole_epochs(runs, probe):
+    """Who fails in the middle of an epoch, or is told to end, leaves a file of whole epochs, from which the next start
+    goes on. Told to end, a run may bring its epoch to an end before."""
+    whole, size = training(runs, probe, "alone"), steps_of_epoch(runs, probe, "alone")
+    done = 0
+    for name in ("raised", "told"):
+        run, launch = launch_of(runs, name)
+        run.expect(not launch["hung"], LAUNCHES[name][0], "an end", never(launch), line=launch["line"])
+        found = Training(run, probe, launch, name)
+        if name == "told":
+            expect_goes_on(found, whole, done, size)
+        done = expect_file_of_epochs(probe, found, whole, size)
+        if name == "raised":
+            right, subject = 0 not in launch["codes"] or done == probe.EPOCHS, f"{found.told}: the exit code"
+            run.expect(right, subject, f"another than 0, since {done} of {probe.EPOCHS} epochs are done", 0)
+            if done == probe.EPOCHS:
+                return  # it has tried once more, and there is nothing more to train
+    if done < probe.EPOCHS:
+        again = training(runs, probe, "told again")
+        expect_goes_on(again, whole, done, size)
+        expect_same_end(probe, whole, again)
+
+
+def expect_file_of_epochs(probe, found, whole, size):
+    """The file holds the values that a run which nobody disturbed has after as many epochs as it says; how many."""
+    content = found.run.expect_loads(found.launch["file"], f"{found.told}: the checkpoint", wanted="a dict")
+    done, subject = done_of(content), f'{found.told}: the checkpoint\'s "epoch"'
+    found.run.expect(done in range(1, probe.EPOCHS + 1), subject, f"1 to {probe.EPOCHS}", str(done)[:60])
+    if done == probe.EPOCHS:
+        expect_same_end(probe, whole, found)
+    else:
+        expect_checkpoint(found, found.launch["file"], done, whole.states[0][int(done) * size])
+    return int(done)
 
 
 def expect_goes_on(found, whole, done, size):

@@ -7,6 +7,7 @@ model are drawn for each rank and attempt anew. This file is imported by the wor
 value.
 """
 
+import atexit
 import errno
 import functools
 import importlib
@@ -17,13 +18,14 @@ import os
 import signal
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from grader.kit import disturb, files, gpus, ports, processes, scripts, spies, stores, values
+from grader.kit import disturb, files, gpus, machine, ports, processes, scripts, spies, stores, values
 
 SAMPLES, EPOCHS, BATCH, FEATURES, HIDDEN, CLASSES = 21, 3, 4, 3, 4, 3
 MANY = 70
@@ -32,10 +34,15 @@ HALF = 0.5
 """Of the learning rate has a job that goes on with another one."""
 STEP = 4
 """So many steps rank 1 makes before it dies or stops: on two ranks it is in the middle of the second epoch."""
+HALF_AN_EPOCH = 3
+"""So many steps, where one rank trains on all samples."""
 NAME = "model"
 """Of the checkpoint: without a suffix, so nobody gets a temporary name by replacing one."""
-TEMPORARY = "model.tmp"
-"""Its name in one launch, so nobody gets a temporary one by putting this suffix in the place of another."""
+TEMPORARY = ".tmp"
+"""What its name ends in in one launch, if the temporary files of the script end in nothing else: nobody gets such a
+name by putting this suffix in the place of another."""
+WORKLOAD_FILE, OTHER_WORKLOAD_FILE = "workload.py", "workload.v2.py"
+"""What the workload's file is called, and in one launch, so that nobody has it by `import`."""
 PATIENCE, NO_PATIENCE = 40, 10
 """Looks in a row without any movement that make a job stuck, at first, and once one has been stuck."""
 SECONDS, NOT_SO_MANY = 60.0, 10.0
@@ -43,8 +50,16 @@ SECONDS, NOT_SO_MANY = 60.0, 10.0
 AT_ONCE = 3
 LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC", "RANKLINGS_")
 """How variables begin that a launcher has set."""
+GPUS = 2
+FOURTH_WORKER = {
+    **{"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
+    **{"GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"},
+}
+"""What the last worker of a job on two machines is told, each of which has so many GPUs."""
 RANKS = []
 """The rank of this process as its launcher says, where it is a fork of the probe: the script may say something else."""
+STAGED = []
+"""What ends this process at its first step, where only its choice of a GPU is looked at."""
 SPIES = []
 """The one that hears of what this process writes, where it is a fork of the probe."""
 ENTERED = ExitStack()
@@ -118,7 +133,7 @@ class Notes:
         self.rank = RANKS[0] if RANKS else rank_by_launcher()
         self.attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
         self.path = Path(self.plan["path"])
-        self.steps, self.built, self.held, self.seen = 0, 0, [], None
+        self.steps, self.built, self.held, self.seen, self.opened = 0, 0, [], None, set()
         self.name = f"{self.rank}-{self.attempt}-{os.getpid()}-{time.monotonic_ns()}"
         self.note(
             rank=self.rank, attempt=self.attempt, world_size=int(os.environ.get("WORLD_SIZE", "1")), pid=os.getpid()
@@ -147,6 +162,8 @@ class Notes:
 
     def forward(self, model, inputs, outputs):
         """A forward that may become a step: note it once a gradient comes back."""
+        for end in STAGED:
+            end()
         self.hold_group()
         if self.rank == 0:
             self.look_at_checkpoint()
@@ -169,9 +186,15 @@ class Notes:
     def disturb(self):
         """Die or stop, where the launch wants it of this rank in this step of its first attempt. The others then wait
         until the agent ends them: one that raises meanwhile writes an error file, and torch's agent falls over a file
-        that it has cut off."""
+        that it has cut off. A rank that is alone raises, or is told to end by SIGTERM."""
         what, rank, step = self.plan.get("disturb") or (None, -1, -1)
         if what is None or (self.steps, self.attempt) != (step, 0):
+            return
+        if what in ("raise", "tell"):
+            self.plan["disturb"] = None
+            if what == "raise":
+                raise RuntimeError("this batch cannot be trained on")
+            os.kill(os.getpid(), signal.SIGTERM)
             return
         if self.rank == rank:
             if what == "kill":
@@ -203,8 +226,12 @@ class Notes:
         here, path = os.path.realpath(self.path.parent) + os.sep, os.path.realpath(self.path)
         if not write.path.startswith(here):
             return
+        if write.step == "open" and write.path not in self.opened:
+            self.opened.add(write.path)
+            self.note(opened=write.path)
         if write.path == path:
-            self.note(wrote=write.step, moved=write.step == "name" and not write.source.startswith(here))
+            moved = write.step == "name" and not write.source.startswith(here)
+            self.note(wrote=write.step, moved=moved, source=write.source)
         moment, step = self.plan.get("tear") or ("never", math.inf)
         if self.steps >= step:
             if (moment, write.step) == ("open", "open"):
@@ -242,19 +269,80 @@ def prepare():
     RANKS.append(rank_by_launcher())
     SPIES.append(disturb.WriteSpy())
     ENTERED.enter_context(stores.held_groups())
-    stores.stand_in_for_stores(functools.partial(place, os.environ.get("MASTER_PORT")))
+    stores.stand_in_for_stores(functools.partial(place, dict(os.environ)))
 
 
-def place(agreed, options):
-    """Where a script really meets. Launches run side by side: one without a launcher has a port of its own for whatever
-    default it falls back to, and below a launcher each fixed port but the one `agreed` on is somebody else's."""
-    port = options.get("port")
+class AskedGPUs(TorchFunctionMode):
+    """Notes in `indices` on which GPUs the script puts something."""
+
+    def __init__(self):
+        super().__init__()
+        self.indices = set()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is not torch.device:
+            for value in (*args, *kwargs.values()):
+                self.indices.add(gpu_of(value, func in (torch.Tensor.to, torch.Tensor.cuda)))
+        return func(*args, **kwargs)
+
+
+def gpu_of(value, a_number):
+    """The index of a GPU that an argument names. Where `a_number` does, too, it is that."""
+    with suppress(RuntimeError):
+        value = torch.device(value) if isinstance(value, str) else value
+    if isinstance(value, torch.device):
+        return value.index if value.type == "cuda" else None
+    return value if a_number and type(value) is int else None
+
+
+def stage(file):
+    """Runs in the place of `prepare` before the script, which is a worker on a machine with GPUs that are not there.
+    Which of them it asks for comes into a file when it ends, or takes its first step."""
+    staged, asked = machine.StagedMachine(), AskedGPUs()
+    ENTERED.enter_context(staged.with_gpus(GPUS))
+    ENTERED.enter_context(asked)
+
+    def write():
+        seen = staged.seen()
+        found = {seen["selected"], *seen["refused"], *(group["gpu"] for group in seen["groups"]), *asked.indices}
+        file.write_text(json.dumps(sorted(found - {None})))
+
+    def end():
+        write()
+        os._exit(0)
+
+    atexit.register(write)
+    STAGED.append(end)
+
+
+def place(launched, options):
+    """Where a script really meets, whose environment was this when it was launched. Launches run side by side: one
+    without a launcher has a port of its own for whatever default it falls back to, and below a launcher each fixed port
+    but the one agreed on is somebody else's. The second agent stands for another machine, where rank 0 is not."""
+    agreed, address, port = launched.get("MASTER_PORT"), launched.get("MASTER_ADDR"), options.get("port")
     if agreed is None:
         return {"port": own_port(port)}
     if port and str(port) != agreed:
         said = f"port {port} is another job's; the launcher of this one has set MASTER_PORT to {agreed}"
         raise OSError(errno.EADDRINUSE, said)
+    host = str(options.get("host_name"))
+    if launched.get("GROUP_RANK", "0") != "0" and address and host.lower() not in names_of(address):
+        said = f"rank 0 is on another machine than {host}; the launcher has set MASTER_ADDR to {address}"
+        raise OSError(errno.ECONNREFUSED, said)
     return {}
+
+
+@functools.cache
+def names_of(address):
+    """What a script may call the machine that has this address: that, its other names, and what they resolve to."""
+    found = set()
+    with suppress(OSError):
+        name, others, numbers = socket.gethostbyname_ex(address)
+        found = {one.lower() for one in (name, *others, *numbers)}
+    with suppress(OSError):
+        found |= {where[0] for *_, where in socket.getaddrinfo(address, None)}
+    return {one for one in found if not one.startswith("localhost")} | {address.lower()}
 
 
 @functools.cache
@@ -284,8 +372,10 @@ def launches(rank):
     further = ["--epochs", str(EPOCHS + 1), "--lr", str(lr_of(rank.seed, HALF)), *options]
     wanted = [
         [show.job("one", ["--epochs", "2"], agents=agent(1), samples=MANY, fresh=True)],
-        [show.job("alone", usual, checkpoint=TEMPORARY, relative=True)],
-        [show.job("two", usual, agents=agent(2))],
+        [
+            show.job("two", usual, agents=agent(2)),
+            show.job("alone", usual, relative=True, like_temporary=True, file=OTHER_WORKLOAD_FILE),
+        ],
         [show.job("three", usual, agents=agent(3))],
         [show.job("killed", usual, agents=agent(2), disturb=("kill", 1, STEP))],
         [
@@ -299,8 +389,14 @@ def launches(rank):
         [show.job("agents", usual, agents=two_agents(host))],
         [show.job("torn", usual, tear=("open", 2 * steps_of(1))), show.job("torn again", usual, path="torn")],
         [show.job("unnamed", usual, tear=("name", 2 * steps_of(1)))],
+        [
+            show.job("raised", usual, disturb=("raise", 0, steps_of(1) + HALF_AN_EPOCH)),
+            show.job("told", usual, path="raised", disturb=("tell", 0, HALF_AN_EPOCH)),
+            show.job("told again", usual, path="raised"),
+        ],
         [show.job("digits", ["--epochs", "6", "--lr", "0.1", "--batch-size", "32"], own=False, bare=True)],
         *refusals(show),
+        [show.job("gpus", usual, staged=True)],
     ]
     scripts.run_all(wanted, AT_ONCE, show.tell)
 
@@ -316,11 +412,11 @@ def agent(workers):
 
 
 def two_agents(host):
-    """The options of two agents that meet at a free port of this machine, under this name."""
+    """The options of two agents that meet at a free port of this machine, under this name, as its workers do."""
     holder = ports.bound_socket()
     HOLDERS.append(holder)
     place = f"{host}:{holder.getsockname()[1]}"
-    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "two-agents"]
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "two-agents", "--local-addr", host]
     return [["--nnodes", "2", "--nproc-per-node", "1", *meeting]] * 2
 
 
@@ -331,6 +427,8 @@ BAD_ARGUMENTS = {
     "--epochs three": {"--epochs": "three"},
     "--lr fast": {"--lr": "fast"},
     "--batch-size 2.5": {"--batch-size": "2.5"},
+    "--batch-size 0": {"--batch-size": "0"},
+    "--batch-size -4": {"--batch-size": "-4"},
     "--speed 3": {"--speed": "3"},
 }
 BAD_WORKLOADS = {
@@ -346,6 +444,7 @@ BAD_CHECKPOINTS = (
     "an empty file",
     "a file that runs code",
     "a checkpoint of a larger model",
+    "a checkpoint of a smaller model",
 )
 TOGETHER = (("a text file", "checkpoint"), ("a workload that is not there", "workload"))
 
@@ -375,6 +474,9 @@ def write_bad(kind, path):
         torch.save({"model": Classifier().state_dict(), "epoch": 0, "more": files.Trap(path.with_name("trap"))}, path)
     elif kind == "a checkpoint of a larger model":
         torch.save({"model": {**Classifier().state_dict(), **digits_model().state_dict()}, "epoch": 0}, path)
+    elif kind == "a checkpoint of a smaller model":
+        model = {name: value for name, value in Classifier().state_dict().items() if not name.startswith("head.")}
+        torch.save({"model": model, "epoch": 0}, path)
     elif kind == "half of a checkpoint":
         torch.save({"model": Classifier().state_dict(), "epoch": 0}, path)
         os.truncate(path, path.stat().st_size // 2)
@@ -402,7 +504,7 @@ class Launcher:
     """Starts the script, and records what came of each launch under its name."""
 
     def __init__(self, rank):
-        self.rank, self.stuck = rank, False
+        self.rank, self.stuck, self.suffix = rank, False, TEMPORARY
         importlib.import_module("torch.distributed.run")  # once, for all agents that are forked from here
         kept = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
         # Without this torch 2.13 keeps the agent's store for the second attempt, where gloo finds the first one's
@@ -415,10 +517,12 @@ class Launcher:
 
     def start(
         self, name, arguments, *, agents=(None,), fresh=False, path=None, samples=SAMPLES, disturb=None, tear=None,
-        own=True, bare=False, relative=False, changed=None, source="", content=None, checkpoint=NAME,
+        own=True, bare=False, relative=False, changed=None, source="", content=None, like_temporary=False,
+        file=WORKLOAD_FILE, staged=False,
     ):  # fmt: skip
         folder = self.rank.scratch / name.replace(" ", "_").replace('"', "")
-        place = Path.cwd() / NAME if bare else self.rank.scratch / (path or folder.name) / "out" / checkpoint
+        out, name_of_file = self.rank.scratch / (path or folder.name) / "out", NAME + self.suffix * like_temporary
+        place = Path.cwd() / NAME if bare else out / name_of_file
         place.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
         plan = {"seed": self.rank.seed, "samples": samples, "path": str(place), "disturb": disturb, "tear": tear}
@@ -430,27 +534,31 @@ class Launcher:
             **dict(zip(arguments[::2], arguments[1::2], strict=True)),
         }
         if own:
-            given["--workload"] = str(self.workload(folder, source))
+            given["--workload"] = str(self.workload(folder / file, source))
         given.update(changed or {})
         words = [word for key, value in given.items() if value is not None for word in (key, value)]
-        file, how = str(self.rank.file), {"fresh": fresh, "prepare": prepare}
+        script = str(self.rank.file)
+        how = {"fresh": fresh, "prepare": functools.partial(stage, folder / "gpus") if staged else prepare}
         # Two agents stand for two machines, each with GPUs of its own. Here both would take the same ones.
-        variables = {**self.environment, **(gpus.HIDDEN if len(agents) > 1 else {})}
-        programs = [scripts.Program(folder, file, words, variables, agent=options, **how) for options in agents]
-        most = (NO_PATIENCE, NOT_SO_MANY) if self.stuck else (PATIENCE, SECONDS)
-        return Launch(name, folder, place, programs, file, *most)
+        variables = {**self.environment, **(gpus.HIDDEN if len(agents) > 1 or staged else {})}
+        variables |= FOURTH_WORKER if staged else {}
+        programs = [scripts.Program(folder, script, words, variables, agent=options, **how) for options in agents]
+        most = (NO_PATIENCE, NOT_SO_MANY) if self.stuck or staged else (PATIENCE, SECONDS)
+        return Launch(name, folder, place, programs, script, *most)
 
-    def workload(self, folder, source):
+    def workload(self, file, source):
         """The workload's file: the usual one, one with this source, or none."""
-        file = folder / "workload.py"
         if source is not None:
-            file.write_text(source or WORKLOAD.format(home=str(Path(__file__).parent), folder=str(folder)))
+            file.write_text(source or WORKLOAD.format(home=str(Path(__file__).parent), folder=str(file.parent)))
         return file
 
     def tell(self, job):
         """Record what came of a launch."""
         self.stuck = self.stuck or job.hung
         notes = [lines_of(file) for file in notes_in(job.folder)]
+        sources = {one["source"] for note in notes for one in note if one.get("source")}
+        if job.name == "two" and sources:
+            self.suffix = Path(min(sources)).suffix or TEMPORARY
         pids = {note[0]["pid"] for note in notes}
         left = [] if job.hung else processes.left_behind(pids)
         said = "\n".join(program.complained() for program in job.programs)
@@ -464,11 +572,12 @@ class Launcher:
                 "said": told(said), "silent": not said.strip(), "left": left,
                 "processes": [process_of(note) for note in notes],
                 "kept": [one for file in notes_in(job.folder) for one in kept(file)],
-                "writers": sorted({note[0]["rank"] for note in notes if any("wrote" in one for one in note)}),
+                "writers": sorted({note[0]["rank"] for note in notes if any(writes(one, sources) for one in note)}),
                 "in_place": any(one.get("wrote") == "open" for note in notes for one in note),
                 "moved": any(one.get("moved", False) for note in notes for one in note),
                 "file": None if job.name in BAD_CHECKPOINTS or "text file" in job.name else files.content(place),
                 "trapped": place.with_name("trap").exists(),
+                "gpus": json.loads(asked.read_text() or "[]") if (asked := job.folder / "gpus").exists() else [],
             },
         )  # fmt: skip
 
@@ -481,6 +590,11 @@ def lines_of(file):
     """The notes in a file; of a process that was killed the last one may be cut off."""
     *lines, _ = file.read_text().split("\n")
     return [json.loads(line) for line in lines]
+
+
+def writes(one, sources):
+    """Whether a note is one of writing at the path, or of a file that got its name."""
+    return "wrote" in one or one.get("opened") in sources
 
 
 def process_of(note):

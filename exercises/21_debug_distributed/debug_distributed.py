@@ -22,8 +22,8 @@ Dumps = dict[int, list[dict[str, Any]]]
 
 def mean_loss(loss: torch.Tensor, group: dist.ProcessGroup | None = None) -> float:
     """The mean of the losses of all ranks of the group, on each of them, whatever their values are: where one is NaN,
-    so is the mean. `loss` has one element, and its dtype is the same on all ranks; it may be part of a graph, and is
-    left as it is. Collective."""
+    so is the mean. `loss` has one element, and its dtype, which holds their sum, is the same on all ranks; it may be
+    part of a graph, and is left as it is. Collective."""
     mean = loss.detach().clone()
     if dist.get_rank(group) == 0:  # it is the one that writes the log
         dist.all_reduce(mean, group=group)

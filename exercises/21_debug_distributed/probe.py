@@ -93,6 +93,7 @@ GROUPS = {
     "ranks 1 and 2": (1, 2),
     "ranks 0 and 2": (0, 2),
     "ranks 2, 1 and 0, in this order": (2, 1, 0) if UNSORTED else (0, 1, 2),
+    "rank 1 alone": (1,),
 }
 """Ranks of the world in some groups, in the order of the groups."""
 WORLD = 3

@@ -48,10 +48,11 @@ def broadcast_in_group(tensor, group):
 
 def train_epochs(ddp_model, dataset, epochs, batch_size, optimizer, loss_fn):
     ddp_model.train()
+    device = next(ddp_model.parameters()).device
     for epoch in range(1, epochs + 1):
         loader = DataLoader(dataset, batch_size, sampler=DistributedSampler(dataset, seed=epoch))
         for inputs, targets in loader:
-            loss_fn(ddp_model(inputs), targets).backward()
+            loss_fn(ddp_model(inputs.to(device)), targets.to(device)).backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)
 

@@ -53,8 +53,10 @@ class Shuffled(Sampler):
 
 def train_epochs(ddp_model, dataset, epochs, batch_size, optimizer, loss_fn):
     loader = DataLoader(dataset, batch_size=batch_size, sampler=Shuffled(len(dataset)))
+    device = next(ddp_model.parameters()).device
     for _ in range(epochs):
-        train_averaged(ddp_model.module, list(loader), optimizer, loss_fn)
+        batches = [(inputs.to(device), targets.to(device)) for inputs, targets in loader]
+        train_averaged(ddp_model.module, batches, optimizer, loss_fn)
 
 
 def train_averaged(model, batches, optimizer, loss_fn, steps=None):

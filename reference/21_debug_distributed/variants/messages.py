@@ -46,14 +46,14 @@ def broadcast_in_group(tensor, group):
 
 
 def train_epochs(ddp_model, dataset, epochs, batch_size, optimizer, loss_fn):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    rank, ranks, device = dist.get_rank(), dist.get_world_size(), next(ddp_model.parameters()).device
     for epoch in range(epochs):
         order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(1000 + epoch))
         order = torch.cat([order, order[: -len(order) % ranks]])
         for batch in order[rank::ranks].split(batch_size):
             inputs, targets = map(torch.stack, zip(*(dataset[int(number)] for number in batch), strict=True))
             optimizer.zero_grad()
-            loss_fn(ddp_model(inputs), targets).backward()
+            loss_fn(ddp_model(inputs.to(device)), targets.to(device)).backward()
             optimizer.step()
 
 

@@ -50,13 +50,14 @@ def broadcast_in_group(tensor, group):
 
 def train_epochs(ddp_model, dataset, epochs, batch_size, optimizer, loss_fn):
     """A permutation of the data set by itself; the sampler only shares it out."""
+    device = next(ddp_model.parameters()).device
     for epoch in range(epochs):
         order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(epoch)).tolist()
         shuffled = Subset(dataset, order)
         loader = DataLoader(shuffled, batch_size, sampler=DistributedSampler(shuffled, shuffle=False))
         for inputs, targets in loader:
             optimizer.zero_grad()
-            loss_fn(ddp_model(inputs), targets).backward()
+            loss_fn(ddp_model(inputs.to(device)), targets.to(device)).backward()
             optimizer.step()
 
 

@@ -59,16 +59,16 @@ def broadcast_in_group(tensor, group):
 
 
 def train_epochs(ddp_model, dataset, epochs, batch_size, optimizer, loss_fn):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    rank, ranks, device = dist.get_rank(), dist.get_world_size(), next(ddp_model.parameters()).device
     for _ in range(epochs):
-        seed = torch.randint(2**40, ())
+        seed = torch.randint(2**40, (), device=device)
         dist.broadcast(seed, 0)
         order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(int(seed))).tolist()
         share = -(-len(order) // ranks)
         own = (order + order)[rank * share : (rank + 1) * share]
         for inputs, targets in DataLoader(dataset, batch_sampler=BatchSampler(own, batch_size, drop_last=False)):
             optimizer.zero_grad()
-            loss_fn(ddp_model(inputs), targets).backward()
+            loss_fn(ddp_model(inputs.to(device)), targets.to(device)).backward()
             optimizer.step()
 
 
