@@ -85,9 +85,9 @@ def stuck():
     time.sleep(60)
 
 watch = processes.WatchedCall(__file__, lambda: 3, Path("given_up").touch)
-print(watch.run(stuck), watch.hung, watch.line)
+print(watch.run(stuck), watch.hung, watch.line, watch.quiet > 3)
 watch = processes.WatchedCall(__file__, lambda: 3)
-print(watch.run(lambda: "back"), watch.hung, watch.line)
+print(watch.run(lambda: "back"), watch.hung, watch.line, watch.quiet > 3)
 """
 
 
@@ -96,7 +96,7 @@ def test_a_call_in_which_nothing_moves_is_broken_off(tmp_path: Path) -> None:
     (tmp_path / "calls.py").write_text(STUCK)
     command = [sys.executable, "calls.py"]
     found = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert found.stdout.splitlines() == ["None True 8", "back False None"], found.stderr
+    assert found.stdout.splitlines() == ["None True 8 True", "back False None False"], found.stderr
     assert (tmp_path / "given_up").exists()
 
 

@@ -45,6 +45,9 @@ WITHOUT_RESULT = (
 """Those in which a rank ends and leaves no result. How soon one by os._exit(3) is told is a check of its own."""
 LOST = re.compile(r"\b3\b|(rank|process|worker)\W{0,3}1\b", re.IGNORECASE)
 """A word on rank 1, which left by os._exit(3)."""
+HELD_UP = 14
+"""Looks in a row, a quarter of a second apart or more, without any movement, in which a failure is held up: whoever
+listens sees none but two or three, while the ranks of the grader's functions wait for one another."""
 OWN = -signal.SIGUSR1
 """How the caller's own processes end."""
 
@@ -60,12 +63,14 @@ class Call(Attempt):
 
 class Look(TypedDict):
     """What was seen beside a call: whether it had to be broken off, though processes still moved or since none did, and
-    where it waited then; the processes in which fn was called, and the states of those that were left. Where the caller
-    had processes of its own, their exit codes: of one that stayed, and of one that ended meanwhile."""
+    where it waited then, and the most looks in a row that saw no process move; the processes in which fn was called,
+    and the states of those that were left. Where the caller had processes of its own, their exit codes: of one that
+    stayed, and of one that ended meanwhile."""
 
     hung: bool
     moving: bool
     waited_at: int | None
+    quiet: int
     started: list[int]
     left: list[str]
     company: list[int | None]
@@ -285,7 +290,7 @@ def test_any_result(runs, probe):
         run.expect(len(results) == 2, "The list has a wrong length", "2", len(results))
         made = [result for result in results if result is not None]
         run.expect(len(made) == 1, "The result of rank 1", "None", str(results)[:100])
-        expected = probe.describe(probe.assortment(run.seed))
+        expected = probe.describe(["late", *probe.assortment(run.seed)])
         run.expect_equal(made, [expected], "what rank 0 returned, read after its process has gone", ranks=[0])
 
 
@@ -344,6 +349,8 @@ def test_promptly(runs, probe):
         _, _, message, _, later = probe.messages(run.seed)
         seen = first_line(collective)
         run.expect(message in collective["said"], "The caller's exception", "the message of rank 2", seen)
+        held = f"nothing moved for {collective['quiet'] // 4} s"
+        run.expect(collective["quiet"] < HELD_UP, LAUNCHES["collective"], "an exception at once", held)
         expect_failed(run, left, "exit 3 beside")
         told = later not in left["said"] or LOST.search(left["said"])
         run.expect(told, LAUNCHES["exit 3 beside"], "a word on rank 1", first_line(left))

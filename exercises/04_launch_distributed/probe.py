@@ -13,11 +13,12 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -40,6 +41,8 @@ APART = 0.9
 DEPTH = 20
 """Pairs of calls below which rank 2 raises, as deep as in an ordinary training: its traceback begins with 4,000
 characters that do not hold the message."""
+REACH = 20
+"""Ports that a launch may be above the one before it where they are counted up, and that are taken then."""
 ELSEWHERE = "192.0.2.1"
 """The address that the caller's environment names, as on a cluster that of another node. Nobody has it: RFC 5737."""
 FAREWELL = signal.SIGUSR1
@@ -196,9 +199,29 @@ def live_on(folder):
         stay()
 
 
+class Late:
+    """A result in whose loading rank 0 has the time to end; what waits then is not waited for."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return load_late, (self.folder,)
+
+
+def load_late(folder):
+    """Runs in the caller, or wherever the launcher loads results: a rank may look at its own."""
+    from grader.kit.processes import asleep_for, has_ended
+
+    pid = process_of(folder, 0)
+    idle = asleep_for(ASLEEP, [pid])
+    wait_until(lambda: pid == os.getpid() or has_ended(pid) or idle(), 3.0, look=0.01)
+    return "late"
+
+
 def give(rank, world_size, folder, seed):
-    enter(folder, rank)
-    return assortment(seed) if rank == 0 else None
+    here = enter(folder, rank)
+    return [Late(here), *assortment(seed)] if rank == 0 else None
 
 
 def assortment(seed):
@@ -341,14 +364,16 @@ def tear(rank, world_size, folder):
 
 class Unpicklable(Exception):
     """Can be pickled and not be loaded again, as exceptions with arguments of their own often are. Its text is not its
-    first argument, as with OSError."""
+    first argument, as with OSError, and goes on for two more lines, as that of load_state_dict does."""
 
     def __init__(self, code, detail, *, where):
         super().__init__(code, detail)
         self.where = where
 
     def __str__(self):
-        return "code {}: {}".format(*self.args)
+        code, detail = self.args
+        missing = ", ".join(f'"layers.{number}.weight"' for number in range(DEPTH * 7))
+        return f"code {code}: {detail}\n    Missing key(s): {missing}.\n    size mismatch for head.weight"
 
 
 def end(rank, world_size, folder, how, later="", caller=0):
@@ -466,9 +491,28 @@ def foreign_port(show, name):
     show.rank.record(name, str(port))
 
 
+@contextmanager
+def next_ports(show):
+    """Meanwhile somebody listens on the ports that come next, where those of the launches were counted up."""
+    one, three = (port_in(show.rank.scratch / name) for name in ("one", "three"))
+    with ExitStack() as stack:
+        for port in range(three + 1, three + REACH + 1) if 0 < three - one <= REACH else ():
+            listener = stack.enter_context(socket.socket())
+            with suppress(OSError, OverflowError):  # it is taken, or is no port
+                listener.bind(("127.0.0.1", port))
+                listener.listen()
+        yield
+
+
+def port_in(folder):
+    """The port that the ranks of a launch have found; 0 where they have found none."""
+    ports = [note.get("port") or "" for note in notes_in(folder)]
+    return next((int(port) for port in ports if port.isascii() and port.isdigit()), 0)
+
+
 def join(show):
     """Two ranks meet, while the caller's environment names somebody else's address and port."""
-    with foreign_port(show, "taken"):
+    with foreign_port(show, "taken"), next_ports(show):
         show.launch("joined", 2, join_and_sum, "folder", show.rank.seed, "guest")
 
 
@@ -681,7 +725,7 @@ class Launcher:
         left = left_behind(set(started) - {os.getpid()}, spare=went_well)
         company, self.company = self.company.leave() if self.company else [], None
         seen = {"hung": watch.hung, "moving": watch.moving, "waited_at": watch.line, "left": left, "started": started}
-        seen["company"] = company
+        seen.update(company=company, quiet=watch.quiet)
         found = [
             {**attempt.described(), **returned(attempt), "notes": notes_in(folder)}
             for attempt, folder in zip(attempts, folders, strict=True)

@@ -146,6 +146,7 @@ class WatchedCall:
     Looks are counted, not seconds: a machine that was paused is not stuck. What is below this process is killed then,
     after `give_up` was called. `hung` tells whether it came to that, and `line` where in `file` the call waited. A call
     that moves on for more than `longest()` looks, since it asks again and again, is broken off likewise, and `moving`.
+    `quiet` is the most looks in a row that saw nothing move.
 
     A call that waits inside C++ hears of no exception, torch's store for five minutes where it cannot reach its server.
     `abandon` is called for one that has not left after MERCY looks, in another thread; it may record what is known and
@@ -162,6 +163,7 @@ class WatchedCall:
     ) -> None:
         self.hung = self.moving = False
         self.line: int | None = None
+        self.quiet = 0
         self._file, self._patience, self._longest = file, patience, longest
         self._give_up, self._abandon = give_up, abandon
         self._over, self._left = threading.Event(), threading.Event()
@@ -197,7 +199,7 @@ class WatchedCall:
         while not self._over.wait(LOOK):
             now = activity()
             quiet, looks = 0 if moved(before, now) else quiet + 1, looks + 1
-            before = now
+            before, self.quiet = now, max(quiet, self.quiet)
             if quiet > self._patience() or looks > self._longest():
                 if not self.hung:
                     self.moving = quiet <= self._patience()
