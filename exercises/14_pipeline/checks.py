@@ -242,6 +242,9 @@ def test_alone(runs, probe):
                 expect_few_alive(run[0], seen)
             if loss_is_right:  # else that is told where the loss is judged
                 expect_returned(run, probe, run[0], schedule, name, seen, given)
+        for run, name, given in calls(runs, probe, schedule, probe.ALONE, "alone"):  # without a backward
+            expect_gradients(run, probe, schedule, name, given)
+            expect_once(run[0], schedule, run[0].read(probe.key(schedule, name), Called), given, "forward")
 
 
 def test_loss(runs, probe):

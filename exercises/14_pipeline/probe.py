@@ -110,6 +110,7 @@ DTYPES = {
     "float32": Given(2, 2, dtype=torch.float32, sizes=(2,)),
     "bfloat16": Given(2, 2, dtype=torch.bfloat16, sizes=(3,)),
 }
+ALONE = {"a frozen stage": Given(2, 2, kinds=("frozen",), sizes=(1,))}
 FROZEN_STAGES = {
     "a frozen stage in the middle": Given(2, 2, kinds=("half frozen", "frozen", "layers"), sizes=(3,)),
     "a frozen first stage": Given(2, 2, kinds=("frozen", "half frozen"), sizes=(2,)),
@@ -128,7 +129,7 @@ BAD = {
 }
 AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
 LATE = {"ranks that come late for what is sent": Given(2, 1, sizes=(2,))}
-CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
+CALLS = FIRST | FEW | ALONE | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
 """What is handed in, by name."""
 RETURNING = [*LEFT, *FEW, *READ, *AFTER]
 """Those whose loss is judged as well, beside the ordinary one's."""
@@ -273,7 +274,7 @@ def key(schedule, name):
 
 def names():
     """All calls of a schedule, in order: in groups once the first few are done."""
-    before = [*FIRST, *LEFT, *FEW]
+    before = [*FIRST, *LEFT, *FEW, *ALONE]
     rest = (name for name in CALLS if name not in before)
     return [*before, *GROUPS, *rest, *BAD_IN_GROUP]
 
