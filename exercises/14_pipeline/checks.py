@@ -499,6 +499,28 @@ def test_dtypes(runs, probe):
     """float32 and bfloat16"""
     judge(runs, probe, probe.DTYPES)
     expect_left_alone(runs, probe, probe.DTYPES)
+    for_each(working(runs, probe), lambda schedule: expect_sent_in_dtype(runs, probe, schedule))
+
+
+def expect_sent_in_dtype(runs, probe, schedule):
+    """A rank's messages to its neighbours have the bytes that a micro-batch has in the dtype of the model; small words
+    may go beside them."""
+    found = list(calls(runs, probe, schedule, probe.DTYPES))
+    for run, name, given in found:
+        size = given.samples * math.prod(probe.SHAPE) * given.dtype.itemsize
+        for rank in run:
+            sent = rank.during(key := probe.key(schedule, name)).of("send")
+            for what, peer in {"activations": rank.rank + 1, "gradients": rank.rank - 1}.items():
+                part = sent.with_peers(peer)
+                fitting = sum(one.bytes == size for one in part)
+                rank.expect(
+                    fitting == given.micro_batches or not 0 <= peer < run.world_size,
+                    f"the {what} that rank {rank.rank} sends in {key}",
+                    f"{given.micro_batches} messages of {amount(size)}, which a micro-batch has in {name}",
+                    told(part),
+                    line=line_of(part),
+                )
+    return found
 
 
 def test_frozen(runs, probe):

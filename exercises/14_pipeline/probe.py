@@ -302,7 +302,7 @@ def pipeline(rank):
                 dist.barrier(meeting_place)
             else:
                 call(rank, schedule, name, CALLS[name], rank.world_size in CALLS[name].sizes, **next(ways))
-            if name in FIRST:
+            if name in FIRST | DTYPES:
                 rank.tell_trace()
     for name, fault in FAULTS.items() if rank.device.type == "cpu" else ():  # NCCL does not tell the others of it
         fail(rank, name, *fault)
