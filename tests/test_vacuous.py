@@ -37,7 +37,7 @@ JUDGED = {
     "12_fully_shard": ({"all_gathers", "reduce_scatters", "every_block"}, {"nothing_else"}),
     "13_tensor_parallel": ({"forward_traffic", "backward_traffic", "groups"}, {"forward_traffic"}),
     "15_mesh_2d": ({"activations", "gradients"}, {"own_groups"}),
-    "14_pipeline": ({"messages"}, {"messages"}),
+    "14_pipeline": ({"messages", "dtypes"}, {"messages"}),
     "18_clip_grad_norm": ({"one_collective", "groups"}, {"one_collective"}),
 }
 """By exercise the checks that judge communication by what the ranks tell, and by what the kernel has counted."""

@@ -57,8 +57,8 @@ class Given:
     all passes share, if they do."""
     training: bool = True
     """False: called in evaluation mode."""
-    frozen: str = "none"
-    """The parameters whose names begin so need no gradient."""
+    frozen: str | tuple = "none"
+    """The parameters whose names begin so, or in one of these ways, need no gradient."""
 
     @property
     def out(self):
@@ -141,7 +141,11 @@ MLP = {"the MLP": Given("mlp"), "the MLP without biases": Given("mlp", bias=Fals
 SHAPES = {
     "a column-parallel layer, three dimensions that are not contiguous": Given("column", (2, 3), turned=True),
     "a column-parallel layer that gathers, inputs of three dimensions": Given("gathered", (1, 3)),
+    "a column-parallel layer that gathers, three dimensions that are not contiguous": Given(
+        "gathered", (2, 3), turned=True
+    ),
     "a row-parallel layer, inputs of three dimensions": Given("row", (2, 1)),
+    "a row-parallel layer, three dimensions that are not contiguous": Given("row", (2, 3), turned=True),
     "the MLP, three dimensions that are not contiguous": Given("mlp", (2, 3), turned=True),
     "the MLP, a matrix that is not contiguous": Given("mlp", turned=True),
     "a column-parallel layer that gathers, one vector": Given("gathered", ()),
@@ -170,6 +174,7 @@ TWICE = {
 }
 NO_GRADIENT = {
     "a column-parallel layer, inputs that need no gradient": Given("column", needs_grad=False),
+    "a column-parallel layer that gathers, inputs that need no gradient": Given("gathered", needs_grad=False),
     "a row-parallel layer, inputs that need no gradient": Given("row", needs_grad=False),
     "the MLP, inputs that need no gradient": Given("mlp", needs_grad=False),
     "a column-parallel layer that gathers, under no_grad": Given("gathered", graded=False, training=False),
@@ -177,6 +182,8 @@ NO_GRADIENT = {
     "the MLP in evaluation mode": Given("mlp", training=False),
     "the MLP with `up` frozen": Given("mlp", frozen="up."),
     "the MLP with `down` frozen": Given("mlp", frozen="down."),
+    "the MLP with the weight of `up` and the bias of `down` frozen": Given("mlp", frozen=("up.weight", "down.bias")),
+    "the MLP with the bias of `up` and the weight of `down` frozen": Given("mlp", frozen=("up.bias", "down.weight")),
 }
 DTYPES = {
     "the MLP in float32": Given("mlp", dtype=torch.float32),

@@ -242,6 +242,9 @@ def test_alone(runs, probe):
                 expect_few_alive(run[0], seen)
             if loss_is_right:  # else that is told where the loss is judged
                 expect_returned(run, probe, run[0], schedule, name, seen, given)
+        for run, name, given in calls(runs, probe, schedule, probe.ALONE, "alone"):  # without a backward
+            expect_gradients(run, probe, schedule, name, given)
+            expect_once(run[0], schedule, run[0].read(probe.key(schedule, name), Called), given, "forward")
 
 
 def test_loss(runs, probe):
@@ -389,8 +392,9 @@ def test_pipelined(runs, probe):
         seen_of = [pair for _, _, by_rank in done(runs, probe, schedule) for pair in by_rank.items()]
         asked = [(rank, one) for rank, seen in seen_of for one in seen["passes"] if one["waited"] is not None]
         for rank, one in asked:
-            subject = f"the neighbour's first {one['kind']}, as the last one begins here in {schedule}"
-            rank.expect(one["waited"], subject, "begun", "not begun: what it needs has not been sent")
+            subject = f"the neighbour's last {one['kind']} but one, as the last one begins here in {schedule}"
+            actual = "not begun: what it needs has not been sent, or it waits for more than that"
+            rank.expect(one["waited"], subject, "begun", actual)
         return asked
 
     for_each(probe.SCHEDULES, judged)
@@ -496,6 +500,28 @@ def test_dtypes(runs, probe):
     """float32 and bfloat16"""
     judge(runs, probe, probe.DTYPES)
     expect_left_alone(runs, probe, probe.DTYPES)
+    for_each(working(runs, probe), lambda schedule: expect_sent_in_dtype(runs, probe, schedule))
+
+
+def expect_sent_in_dtype(runs, probe, schedule):
+    """A rank's messages to its neighbours have the bytes that a micro-batch has in the dtype of the model; small words
+    may go beside them."""
+    found = list(calls(runs, probe, schedule, probe.DTYPES))
+    for run, name, given in found:
+        size = given.samples * math.prod(probe.SHAPE) * given.dtype.itemsize
+        for rank in run:
+            sent = rank.during(key := probe.key(schedule, name)).of("send")
+            for what, peer in {"activations": rank.rank + 1, "gradients": rank.rank - 1}.items():
+                part = sent.with_peers(peer)
+                fitting = sum(one.bytes == size for one in part)
+                rank.expect(
+                    fitting == given.micro_batches or not 0 <= peer < run.world_size,
+                    f"the {what} that rank {rank.rank} sends in {key}",
+                    f"{given.micro_batches} messages of {amount(size)}, which a micro-batch has in {name}",
+                    told(part),
+                    line=line_of(part),
+                )
+    return found
 
 
 def test_frozen(runs, probe):

@@ -110,6 +110,7 @@ DTYPES = {
     "float32": Given(2, 2, dtype=torch.float32, sizes=(2,)),
     "bfloat16": Given(2, 2, dtype=torch.bfloat16, sizes=(3,)),
 }
+ALONE = {"a frozen stage": Given(2, 2, kinds=("frozen",), sizes=(1,))}
 FROZEN_STAGES = {
     "a frozen stage in the middle": Given(2, 2, kinds=("half frozen", "frozen", "layers"), sizes=(3,)),
     "a frozen first stage": Given(2, 2, kinds=("frozen", "half frozen"), sizes=(2,)),
@@ -128,7 +129,7 @@ BAD = {
 }
 AFTER = {"a batch after those": Given(2, 1, sizes=(1, 2, 3))}
 LATE = {"ranks that come late for what is sent": Given(2, 1, sizes=(2,))}
-CALLS = FIRST | FEW | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
+CALLS = FIRST | FEW | ALONE | LEFT | READ | DTYPES | FROZEN_STAGES | PLAIN | BAD | AFTER
 """What is handed in, by name."""
 RETURNING = [*LEFT, *FEW, *READ, *AFTER]
 """Those whose loss is judged as well, beside the ordinary one's."""
@@ -273,7 +274,7 @@ def key(schedule, name):
 
 def names():
     """All calls of a schedule, in order: in groups once the first few are done."""
-    before = [*FIRST, *LEFT, *FEW]
+    before = [*FIRST, *LEFT, *FEW, *ALONE]
     rest = (name for name in CALLS if name not in before)
     return [*before, *GROUPS, *rest, *BAD_IN_GROUP]
 
@@ -301,7 +302,7 @@ def pipeline(rank):
                 dist.barrier(meeting_place)
             else:
                 call(rank, schedule, name, CALLS[name], rank.world_size in CALLS[name].sizes, **next(ways))
-            if name in FIRST:
+            if name in FIRST | DTYPES:
                 rank.tell_trace()
     for name, fault in FAULTS.items() if rank.device.type == "cpu" else ():  # NCCL does not tell the others of it
         fail(rank, name, *fault)
@@ -352,7 +353,7 @@ def call(rank, schedule, name, given, takes_part, **group):
         key(schedule, name),
         {
             **outcome.described(),
-            "returned": type(outcome.value).__name__,
+            "returned": kind_of(outcome.value),
             "loss": values.number(outcome.value),
             "gradients": values.copies(gradients),
             "passes": stage.passes,
@@ -362,6 +363,11 @@ def call(rank, schedule, name, given, takes_part, **group):
         },
     )
     return outcome.error is None
+
+
+def kind_of(value):
+    """The name of its type: "float" for any float, NumPy's as well."""
+    return "float" if isinstance(value, float) else type(value).__name__
 
 
 def use(rank, schedule, name, given, stage, **group):
@@ -428,8 +434,8 @@ def default_dtype(dtype):
 
 
 def neighbours(rank, schedule, count):
-    """Three stages: the first holds its last forward until the next one has begun, the last its last backward until
-    the one before has."""
+    """Three stages: the first holds its last forward until the next one has begun its last but one, the last its last
+    backward until the one before has begun its last but one."""
     forward, backward = (rank.shared / f"{schedule} {kind}" for kind in ("forward", "backward"))
 
     pid = meeting.tell_all(rank, f"{schedule} pids", os.getpid())[1]
@@ -445,7 +451,7 @@ def neighbours(rank, schedule, count):
 
     return (
         {f"forward {count - 1}": until(forward)},
-        {"forward 0": forward.touch, "backward 0": backward.touch},
+        {f"forward {count - 2}": forward.touch, f"backward {count - 2}": backward.touch},
         {f"backward {count - 1}": until(backward)},
     )[rank.rank]
 
