@@ -62,6 +62,7 @@ class Picture(TypedDict):
     wanted: float
     bare: float
     within: float
+    missing: float
 
 
 # -- the formulas -----------------------------------------------------------------------------------------------------
@@ -565,6 +566,9 @@ def test_png(runs):
 
 LEGEND = 0.03
 """The least share of what is to be seen that a legend has; with three lines it has four times as much."""
+MISSING = 0.002
+"""The share of what is to be seen that may be at other places. Of a title among a grid's lines it is three times as
+much, of a figure that is drawn twice there is none."""
 
 
 def expect_picture(rank, seen, name):
@@ -579,7 +583,10 @@ def expect_picture(rank, seen, name):
     rank.expect(seen["within"] > 0.5, f"the legend in the picture in {name}", "the legend", part)
     has_legend = seen["wanted"] - seen["bare"] > LEGEND * seen["wanted"]
     complete = not has_legend or seen["detail"] > (seen["wanted"] + seen["bare"]) / 2
-    rank.expect(complete, f"the picture in {name}", whole, "all but the legend; was it saved before there was one?")
+    early = "was it saved before the last line, label or scale, or before the legend?"
+    rank.expect(complete, f"the picture in {name}", whole, f"{share:.0%} of it; {early}")
+    late = f"{seen['missing']:.1%} of it are not there, or at other places; {early}"
+    rank.expect(seen["missing"] < MISSING, f"the picture in {name}", whole, late)
 
 
 def test_leaves(runs):

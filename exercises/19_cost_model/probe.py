@@ -501,24 +501,26 @@ def interleaved(rank, draw, ours, theirs):
 
 def picture(path, figure):
     """The first bytes of the file that was saved, its size in pixels, and how much there is to be seen in it, beside
-    what the figure itself shows at that size, and what it would without its legends; and which part of a legend is in
-    it."""
+    what the figure itself shows at that size, and what it would without its legends; which part of a legend is in it,
+    and which part of what the figure shows is not where it should be."""
     from matplotlib.figure import Figure
 
     data = path.read_bytes() if path.is_file() else b""
-    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0, "bare": 0.0, "within": 1.0}
+    seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0, "bare": 0.0}
+    seen |= {"within": 1.0, "missing": 0.0}
     with contextlib.suppress(Exception):  # a file that is no picture
         pixels = decoded(data)
         seen |= {"width": pixels.shape[1], "height": pixels.shape[0], "detail": detail(pixels)}
         if isinstance(figure, Figure):
             options = saved_like(figure, pixels)
-            seen["wanted"] = drawn_detail(figure, options)
+            seen["wanted"] = detail(drawn(figure, options))
+            seen["missing"] = missing(figure, pixels)
             legends = [*filter(None, (axes.get_legend() for axes in figure.axes)), *figure.legends]
             if "bbox_inches" not in options:
                 seen["within"] = max((within(legend, figure) for legend in legends), default=1.0)
             for legend in legends:
                 legend.set_visible(False)
-            seen["bare"] = drawn_detail(figure, options)
+            seen["bare"] = detail(drawn(figure, options))
     return seen
 
 
@@ -535,15 +537,65 @@ def saved_like(figure, pixels):
     (height, width), (wide, high) = pixels.shape, figure.get_size_inches()
     if abs(width * high / wide - height) <= 2:
         return {"dpi": width / wide}
-    drawn = figure.get_tightbbox().width + 2 * 0.1  # inches, and what savefig leaves around it
-    return {"dpi": width / drawn, "bbox_inches": "tight", "pad_inches": 0.1}
+    box = figure.get_tightbbox()  # inches, and a margin around it: its size follows from width and height
+    dpi, margin = width / (box.width + 2 * USUAL_MARGIN), USUAL_MARGIN
+    if abs(box.width - box.height) > 0.2 and abs(dpi * (box.height + 2 * margin) - height) > 2:
+        dpi = (width - height) / (box.width - box.height)
+        margin = max((width / dpi - box.width) / 2, 0.0)
+    return {"dpi": dpi, "bbox_inches": "tight", "pad_inches": margin}
 
 
-def drawn_detail(figure, options):
-    """How much there is to be seen of a figure that is saved so."""
+USUAL_MARGIN = 0.1
+"""Inches that savefig leaves around what is drawn, if it is to cut the picture to that."""
+
+
+def missing(figure, pixels):
+    """Which part of the edges that a figure shows has none in the picture, two pixels around. 0 where nobody knows
+    where they should be: the picture is not the whole canvas at a whole number of pixels an inch, or tight layout goes
+    on from where the last drawing has left it."""
+    from matplotlib.layout_engine import TightLayoutEngine
+
+    (height, width), (wide, high) = pixels.shape, figure.get_size_inches()
+    dpi = round(width / wide)
+    whole = abs(wide * dpi - width) < 1 and abs(high * dpi - height) < 1
+    if not whole or isinstance(figure.get_layout_engine(), TightLayoutEngine):
+        return 0.0
+    least = edges_without(drawn(figure, {"dpi": dpi}), pixels)
+    if least:  # a picture that is cut may have the canvas's shape by chance
+        dpi = round(width / (figure.get_tightbbox().width + 2 * USUAL_MARGIN))
+        cut = ({"dpi": dpi + more, "bbox_inches": "tight", "pad_inches": USUAL_MARGIN} for more in (-1, 0, 1))
+        least = min(least, *(edges_without(drawn(figure, options), pixels) for options in cut))
+    return least
+
+
+def edges_without(wanted, pixels):
+    if wanted.shape != pixels.shape:
+        return 1.0
+    around = edges(pixels)
+    for _ in range(2):
+        around[1:] |= around[:-1].copy()
+        around[:-1] |= around[1:].copy()
+        around[:, 1:] |= around[:, :-1].copy()
+        around[:, :-1] |= around[:, 1:].copy()
+    asked = edges(wanted)
+    return float((asked & ~around).sum() / max(asked.sum(), 1))
+
+
+def edges(pixels):
+    """The pixels that are not like the one above or the one before, whatever the background is."""
+    import numpy
+
+    found = numpy.zeros(pixels.shape, dtype=bool)
+    found[1:] |= pixels[1:] != pixels[:-1]
+    found[:, 1:] |= pixels[:, 1:] != pixels[:, :-1]
+    return found
+
+
+def drawn(figure, options):
+    """The pixels of a figure that is saved so."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", **options)
-    return detail(decoded(buffer.getvalue()))
+    return decoded(buffer.getvalue())
 
 
 def decoded(data):
