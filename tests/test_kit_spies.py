@@ -6,10 +6,12 @@ import contextlib
 import inspect
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 from grader.kit import groups, spies, values
 
@@ -70,11 +72,37 @@ def test_a_wait_in_a_thread_beside_has_a_name_of_its_own() -> None:
     assert regions == ["wait in a thread", "wait"]
 
 
+def test_waits_for_a_future_and_for_the_tensor_of_a_functional_collective_are_regions() -> None:
+    """One each, also where one wait calls another. A future that is done, as in its own callback, holds up nobody."""
+    regions, future = list[str](), torch.futures.Future[int]()
+
+    class Rank:
+        @contextlib.contextmanager
+        def region(self, name: str) -> Iterator[None]:
+            regions.append(name)
+            if not future.done():
+                future.set_result(3)
+            yield
+
+    with groups.alone(), spies.marked_waits(Rank(), "wait"):
+        assert (future.wait(), future.then(lambda done: done.wait() + 1).wait()) == (3, 4)
+        assert regions == ["wait"]
+        functional.wait_tensor(functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD))
+        assert regions == ["wait", "wait"]
+        total = functional.all_reduce(torch.ones(3), "sum", dist.group.WORLD)
+        assert regions == ["wait", "wait"] and (total + 1).sum() == 6, "what it is needed for waits for it"
+    assert regions == ["wait"] * 3
+
+
 def test_the_mark_goes_when_an_exception_leaves_it() -> None:
-    before = dist.Work.wait
+    def waits() -> list[Any]:
+        return [dist.Work.wait, torch._C.Future.wait, torch.ops._c10d_functional.wait_tensor]
+
+    before = waits()
     with pytest.raises(KeyError), spies.marked_waits(None, "wait"):
+        assert not any(now is one for now, one in zip(waits(), before, strict=True))
         raise KeyError
-    assert dist.Work.wait is before
+    assert all(now is one for now, one in zip(waits(), before, strict=True))
 
 
 def test_activations_are_seen_where_torch_func_differentiates() -> None:

@@ -144,28 +144,45 @@ def note_instances(kind: type) -> list[str]:
 
 @contextmanager
 def marked_waits(rank: Any, name: str, beside: str | None = None) -> Iterator[None]:
-    """Each wait for a collective's Work is a region called `name`, so that its place among what a trace shows is
-    known. One in another thread that Python has started, which holds up nobody else, begins with a region called
-    `beside`, if that is given."""
-    work: Any = dist.Work
-    original = work.wait
-    caller = threading.current_thread()
+    """Each wait for a collective is a region called `name`, so that its place among what a trace shows is known: one
+    for its Work, for a future that is not done yet, or for the tensor of a functional collective. One in another thread
+    that Python has started, which holds up nobody else, begins with a region called `beside`, if that is given."""
+    caller, waiting = threading.current_thread(), set[int]()
 
-    @functools.wraps(original)
-    def wait(*args: Any, **kwargs: Any) -> Any:
-        thread = threading.current_thread()
-        if beside is None or thread is caller or isinstance(thread, threading._DummyThread):  # autograd's own
-            with rank.region(name):
+    def marked(original: Any, over: Callable[..., bool] = lambda *_: False) -> Any:
+        @functools.wraps(original)
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            thread, number = threading.current_thread(), threading.get_ident()
+            if number in waiting or over(*args):
                 return original(*args, **kwargs)
-        with rank.region(beside):
-            pass
-        return original(*args, **kwargs)
+            waiting.add(number)
+            try:
+                if beside is None or thread is caller or isinstance(thread, threading._DummyThread):  # autograd's own
+                    with rank.region(name):
+                        return original(*args, **kwargs)
+                with rank.region(beside):
+                    pass
+                return original(*args, **kwargs)
+            finally:
+                waiting.discard(number)
 
-    work.wait = wait
+        return wait
+
+    work: Any = dist.Work
+    future: Any = torch._C.Future
+    functional: Any = torch.ops._c10d_functional
+    places = [(work, "wait", marked(work.wait)), (future, "wait", marked(future.wait, lambda one, *_: one.done()))]
+    if hasattr(functional, "wait_tensor"):  # private: in a torch without it such waits are not seen
+        places.append((functional, "wait_tensor", marked(functional.wait_tensor)))
+        places[-1][2].default = functional.wait_tensor.default  # which others look for
+    originals = [getattr(place, method) for place, method, _ in places]
+    for place, method, marking in places:
+        setattr(place, method, marking)
     try:
         yield
     finally:
-        work.wait = original
+        for (place, method, _), original in zip(places, originals, strict=True):
+            setattr(place, method, original)
 
 
 class Activations:

@@ -38,16 +38,21 @@ class Bucket:
 
 
 def packed(parameters: list[torch.nn.Parameter], cap: float) -> list[Bucket]:
-    """Greedy packing: a parameter goes into the newest bucket of its dtype, or opens the next one if that is full."""
+    """Greedy packing: a parameter goes into the newest bucket of its dtype, or opens the next one if that is full.
+
+    The buckets are in the order in which they get complete, if gradients come in the order of the parameters.
+    """
     buckets: list[Bucket] = []
     newest: dict[torch.dtype, Bucket] = {}
+    place = {parameter: number for number, parameter in enumerate(parameters)}
     for parameter in parameters:
         bucket = newest.get(parameter.dtype)
         if bucket is None or bucket.size + parameter.numel() * parameter.element_size() > cap:
             bucket = newest[parameter.dtype] = Bucket()
             buckets.append(bucket)
         bucket.parameters.append(parameter)
-    return buckets
+    # Not in the order in which they were opened: the bucket of a rare dtype may be opened second and complete last.
+    return sorted(buckets, key=lambda bucket: place[bucket.parameters[-1]])
 
 
 class BucketedDDP(torch.nn.Module):
