@@ -24,7 +24,7 @@ LAYOUTS = {
     "one": "one block",
     "none": "no block",
     "inside": "no parameter outside of the blocks, in float32",
-    "nested": "three blocks in nested containers",
+    "nested": "three blocks in nested containers, beside an embedding and a head",
     "subclass": "three blocks of a subclass of block_class",
     "tied": "tied and frozen parameters",
 }
@@ -106,8 +106,9 @@ def run_through(module, hidden):
 
 class Model(nn.Module):
     """A language model of one token: from token to scores of the next one, shape (batch, VOCABULARY). Its embedding,
-    head and offset lie outside of the blocks; in layout "inside" they are buffers, and in "tied" the first two are one
-    parameter and the offset is frozen. There a block is in evaluation from the beginning, as frozen ones often are."""
+    head and offset lie outside of the blocks; in layout "inside" they are buffers, in "nested" the first two are
+    modules, and in "tied" they are one parameter, the offset is frozen, and the blocks share a buffer. There a block is
+    in evaluation from the beginning, as frozen ones often are."""
 
     def __init__(self, layout, dtype):
         super().__init__()
@@ -118,15 +119,21 @@ class Model(nn.Module):
             else:
                 self.register_parameter(name, nn.Parameter(tensor))
         self.blocks = containers(layout, dtype)
+        if layout == "nested":
+            del self.embedding, self.head
+            self.embedding = nn.Embedding(VOCABULARY, WIDTH, dtype=dtype)
+            self.head = nn.Linear(WIDTH, VOCABULARY, bias=False, dtype=dtype)
         if layout == "tied":
             self.head = self.embedding
             self.offset.requires_grad_(False)
+            self.blocks[1].scale = self.blocks[0].scale
             self.blocks[1].up.bias.requires_grad_(False)
             self.blocks[1].eval()
 
     def forward(self, tokens):
-        hidden = self.embedding[tokens] + self.offset
-        return linear(run_through(self.blocks, hidden), self.head)
+        embedded = self.embedding(tokens) if isinstance(self.embedding, nn.Module) else self.embedding[tokens]
+        hidden = run_through(self.blocks, embedded + self.offset)
+        return self.head(hidden) if isinstance(self.head, nn.Module) else linear(hidden, self.head)
 
 
 def build(layout, seed, dtype=None):

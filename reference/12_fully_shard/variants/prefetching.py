@@ -22,7 +22,7 @@ def shard_model(model, mesh, block_class):
 
 def save_full_checkpoint(model, path):
     names = list(model.state_dict())  # frees what an evaluation has left gathered, so it comes before the parameters
-    tensors = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
+    tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     state = {name: replicated(tensors[name]) for name in names}
     if dist.get_rank() == 0:
         with open(path, "wb") as file:
