@@ -392,7 +392,7 @@ def test_pipelined(runs, probe):
         seen_of = [pair for _, _, by_rank in done(runs, probe, schedule) for pair in by_rank.items()]
         asked = [(rank, one) for rank, seen in seen_of for one in seen["passes"] if one["waited"] is not None]
         for rank, one in asked:
-            subject = f"the neighbour's last {one['kind']} but one, as the last one begins here in {schedule}"
+            subject = f"the neighbour's first {one['kind']}, as the last one begins here in {schedule}"
             actual = "not begun: what it needs has not been sent, or it waits for more than that"
             rank.expect(one["waited"], subject, "begun", actual)
         return asked

@@ -434,8 +434,8 @@ def default_dtype(dtype):
 
 
 def neighbours(rank, schedule, count):
-    """Three stages: the first holds its last forward until the next one has begun its last but one, the last its last
-    backward until the one before has begun its last but one."""
+    """Three stages: the first holds its last forward until the next one has begun, the last its last backward until
+    the one before has. (A later pass than the first one waits for other ranks as well, and would be a lottery.)"""
     forward, backward = (rank.shared / f"{schedule} {kind}" for kind in ("forward", "backward"))
 
     pid = meeting.tell_all(rank, f"{schedule} pids", os.getpid())[1]
@@ -451,7 +451,7 @@ def neighbours(rank, schedule, count):
 
     return (
         {f"forward {count - 1}": until(forward)},
-        {f"forward {count - 2}": forward.touch, f"backward {count - 2}": backward.touch},
+        {"forward 0": forward.touch, "backward 0": backward.touch},
         {f"backward {count - 1}": until(backward)},
     )[rank.rank]
 
