@@ -34,6 +34,7 @@ DONE = {
 }
 """The parts of the probe, in words."""
 MEANWHILE = "What is frozen may have changed since saving. What in your state_dict, or of who owns what, hangs on it?"
+TWICE = "Which tensors are there twice once a state_dict is loaded, and who still refers to the old or the loaded ones?"
 Uncleared = TypedDict("Uncleared", {"before the first step": list[str], "after a step": list[str]})
 
 
@@ -440,9 +441,8 @@ def expect_no_more(probe, run, rank, title):
     earlier = "after adding" if f"{title}: after adding" in rank else "after steps"
     before, after = kept(rank, title, earlier), kept(rank, title, "after loading")
     most = before + MEMORY_SLACK * parameter_bytes(probe, run, "after steps")
-    rank.expect(
-        after <= most, f"what the rank keeps after loading, {title}", f"{amount(before)}, as before", amount(after)
-    )
+    subject = f"what the rank keeps after loading, {title}"
+    rank.expect(after <= most, subject, f"{amount(before)}, as before", amount(after), hint=TWICE)
     if title != "Adagrad" or f"{title}: {UNTRAINED}" in rank:
         rank.expect_success(rank.read(f"{title}: a step after loading", Attempt), f"a step after loading, {title}")
         expect_sampled(probe, run, rank, title, "after loading")

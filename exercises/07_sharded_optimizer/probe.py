@@ -383,8 +383,8 @@ def closures(rank, case):
 
 
 def saving(rank, case):
-    """Save before the first step and in the middle, where options have changed since the last step; then the first optimizer goes on, a fresh one goes on, and the
-    first one goes back."""
+    """Save before the first step and in the middle, where options have changed since the last step; then the first
+    optimizer goes on, a fresh one goes on, and the first one goes back."""
     groups, steps = case["groups"], range(case["steps"])
     early, rest = steps[: case["half"]], steps[case["half"] :]
     for title, (kind, options) in case["optimizers"].items():
