@@ -467,7 +467,7 @@ def test_closures(runs, probe):
             wanted = [float(number + 1 + rank.rank) for number in range(steps)]
             rank.expect_equal(returned, wanted, "what step(closure) returned, which is this rank's own loss")
             for made in rank.read("types returned", list[str]):
-                rank.expect(made == "Tensor", "what step(closure) returned", "the closure's loss, a Tensor", f"a {made}")
+                rank.expect(made == "Tensor", "what step(closure) returned", "the loss, a Tensor", f"a {made}")
             rank.expect(nothing == "NoneType", "what step() returned", "None", f"a {nothing}")
 
 

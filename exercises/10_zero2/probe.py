@@ -412,6 +412,8 @@ SMALL = [[15] * 12, [15], [15], [15], [180]]
 """How many elements small parameters have, by group. Three ranks divide each; the last is more than a third of all."""
 SMALL_TITLES = ("SGD", "Adam")
 """The optimizers that these are looked at with."""
+ADDED_TO = "Adam"
+"""The optimizer to which all groups but the first are added later; torch's own Adagrad makes no state for such."""
 
 
 def memory(rank):
@@ -432,7 +434,10 @@ def measure(rank, title, kind, options):
         parameters = [parameter for group in groups for parameter in group["params"]]
         gc.collect()
         before = Meter(rank, name) if name else storages()
-        optimizer = rank.student.Zero2Optimizer(groups, getattr(torch.optim, kind), **options)
+        first = 1 if title == ADDED_TO else len(groups)
+        optimizer = rank.student.Zero2Optimizer(groups[:first], getattr(torch.optim, kind), **options)
+        for group in groups[first:]:
+            optimizer.add_param_group(group)
         for unused in range(2):  # in the second step one parameter has no gradient
             optimizer.zero_grad()
             backward_drawn(rank, parameters, place, unused)
