@@ -35,7 +35,9 @@ def join(backend):
 def a_rank_of_two():
     assert torch.cuda.is_available() and torch.cuda.device_count() == 2
     torch.cuda.set_device(1)
-    assert torch.ones(3, device="cuda").to(1).cuda().device.type == "cpu"
+    assert torch.ones(3, device="cuda").to(1).cuda().device.type == "cpu" and machine.used == {1}
+    placed = [torch.ones(3).cuda(4), torch.ones(3).to("cuda:5"), torch.ones(3, device=6), torch.ones(3).to(device=7)]
+    assert machine.used == {1, 4, 5, 6, 7} and {one.device.type for one in placed} == {"cpu"}
     join("cpu:gloo,cuda:nccl")
     assert dist.get_backend() == "undefined" and dist.get_world_size() == 2
 

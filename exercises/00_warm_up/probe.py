@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from grader.kit import meeting, processes
-from grader.kit.values import generator, normal, random_for, short, token
+from grader.kit.values import generator, kind_of, normal, random_for, short, token
 
 # -- total ------------------------------------------------------------------------------------------------------------
 
@@ -166,12 +166,6 @@ def asked(rank, function, *args):
     """What a function said that communicates with nobody, or what it raised."""
     outcome = rank.attempt(function, *args)
     return {**outcome.described(), "answer": plain(outcome.value), "type": kind_of(outcome.value)}
-
-
-def kind_of(value):
-    """The name of its type, with its module where that is not Python's own: NumPy has a bool, too."""
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 # -- average ----------------------------------------------------------------------------------------------------------

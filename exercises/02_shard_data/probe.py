@@ -411,15 +411,11 @@ def global_generators(rank):
 # As a DataLoader's sampler
 
 
-def kind_of(value):
-    return "int" if type(value) is int else f"{type(value).__module__}.{type(value).__qualname__}"
-
-
 def loaded(student, data, setting, replica):
     """The sampler alone, then inside a DataLoader with batches of two; as far as an endless one is followed."""
     asked_before = len(data.asked)
     sampler = build(student, data, setting, replica)
-    kinds = [kind_of(index) for index in islice(iter(sampler), 2 * setting.n)]
+    kinds = [values.kind_of(index) for index in islice(iter(sampler), 2 * setting.n)]
     touched = len(data.asked) - asked_before
     sizes = [len(batch) for batch in islice(DataLoader(data, batch_size=2, sampler=sampler), setting.n)]
     return {

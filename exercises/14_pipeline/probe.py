@@ -353,7 +353,7 @@ def call(rank, schedule, name, given, takes_part, **group):
         key(schedule, name),
         {
             **outcome.described(),
-            "returned": kind_of(outcome.value),
+            "returned": values.kind_of(outcome.value),
             "loss": values.number(outcome.value),
             "gradients": values.copies(gradients),
             "passes": stage.passes,
@@ -363,11 +363,6 @@ def call(rank, schedule, name, given, takes_part, **group):
         },
     )
     return outcome.error is None
-
-
-def kind_of(value):
-    """The name of its type: "float" for any float, NumPy's as well."""
-    return "float" if isinstance(value, float) else type(value).__name__
 
 
 def use(rank, schedule, name, given, stage, **group):

@@ -233,7 +233,7 @@ class Trainee:
         inputs, targets = self.placed(batch(self.training, self.mesh.secret, number, samples))
         step = self.rank.student.train_step
         loss = step(self.model, self.optimizer, inputs, targets, loss_of(self.training))
-        self.kinds.append("float" if isinstance(loss, float) else type(loss).__name__)
+        self.kinds.append(values.kind_of(loss))
         self.losses.append(values.number(loss))
         self.ended = self.parameters()
         self.evaluate()

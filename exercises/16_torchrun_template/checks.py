@@ -21,7 +21,7 @@ ACCURACY = 0.80
 """Of the digits, after six epochs. The same training in one process reached 0.93 on average and 0.87 at least, over 20
 runs."""
 LAUNCHES = {
-    "alone": ("python, without a launcher, with workload.v2.py and a relative PATH that ends as a temporary file", 1),
+    "alone": ("python, without a launcher, with workload.v2.py and a relative PATH that has a suffix", 1),
     "one": ("torchrun with 1 worker, without --lr and --batch-size", 1),
     "two": ("torchrun with 2 workers", 2),
     "three": ("torchrun with 3 workers", 3),

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from grader.kit import disturb, files, gpus, machine, ports, processes, scripts, spies, stores, values
 
@@ -53,9 +52,10 @@ LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORC
 GPUS = 2
 FOURTH_WORKER = {
     **{"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"},
-    **{"GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"},
+    **{"GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "localhost"},
 }
-"""What the last worker of a job on two machines is told, each of which has so many GPUs."""
+"""What the last worker of a job on two machines is told, each of which has so many GPUs, beside a port on which nobody
+is."""
 RANKS = []
 """The rank of this process as its launcher says, where it is a fork of the probe: the script may say something else."""
 STAGED = []
@@ -272,40 +272,15 @@ def prepare():
     stores.stand_in_for_stores(functools.partial(place, dict(os.environ)))
 
 
-class AskedGPUs(TorchFunctionMode):
-    """Notes in `indices` on which GPUs the script puts something."""
-
-    def __init__(self):
-        super().__init__()
-        self.indices = set()
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is not torch.device:
-            for value in (*args, *kwargs.values()):
-                self.indices.add(gpu_of(value, func in (torch.Tensor.to, torch.Tensor.cuda)))
-        return func(*args, **kwargs)
-
-
-def gpu_of(value, a_number):
-    """The index of a GPU that an argument names. Where `a_number` does, too, it is that."""
-    with suppress(RuntimeError):
-        value = torch.device(value) if isinstance(value, str) else value
-    if isinstance(value, torch.device):
-        return value.index if value.type == "cuda" else None
-    return value if a_number and type(value) is int else None
-
-
 def stage(file):
     """Runs in the place of `prepare` before the script, which is a worker on a machine with GPUs that are not there.
     Which of them it asks for comes into a file when it ends, or takes its first step."""
-    staged, asked = machine.StagedMachine(), AskedGPUs()
+    staged = machine.StagedMachine()
     ENTERED.enter_context(staged.with_gpus(GPUS))
-    ENTERED.enter_context(asked)
 
     def write():
         seen = staged.seen()
-        found = {seen["selected"], *seen["refused"], *(group["gpu"] for group in seen["groups"]), *asked.indices}
+        found = {seen["selected"], *seen["refused"], *(group["gpu"] for group in seen["groups"]), *staged.used}
         file.write_text(json.dumps(sorted(found - {None})))
 
     def end():
@@ -413,14 +388,20 @@ def agent(workers):
 
 def two_agents(host):
     """The options of two agents that meet at a free port of this machine, under this name, as its workers do."""
-    holder = ports.bound_socket()
-    HOLDERS.append(holder)
-    place = f"{host}:{holder.getsockname()[1]}"
+    place = f"{host}:{held_port()}"
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "two-agents", "--local-addr", host]
     return [["--nnodes", "2", "--nproc-per-node", "1", *meeting]] * 2
 
 
 HOLDERS = []
+
+
+def held_port():
+    """A free port of this machine, which is held to the end."""
+    HOLDERS.append(ports.bound_socket())
+    return HOLDERS[-1].getsockname()[1]
+
+
 BAD_ARGUMENTS = {
     "without --epochs": {"--epochs": None},
     "without --checkpoint": {"--checkpoint": None},
@@ -541,7 +522,7 @@ class Launcher:
         how = {"fresh": fresh, "prepare": functools.partial(stage, folder / "gpus") if staged else prepare}
         # Two agents stand for two machines, each with GPUs of its own. Here both would take the same ones.
         variables = {**self.environment, **(gpus.HIDDEN if len(agents) > 1 or staged else {})}
-        variables |= FOURTH_WORKER if staged else {}
+        variables |= {**FOURTH_WORKER, "MASTER_PORT": str(held_port())} if staged else {}
         programs = [scripts.Program(folder, script, words, variables, agent=options, **how) for options in agents]
         most = (NO_PATIENCE, NOT_SO_MANY) if self.stuck or staged else (PATIENCE, SECONDS)
         return Launch(name, folder, place, programs, script, *most)

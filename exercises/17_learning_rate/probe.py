@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from grader.kit.values import number, random_for
+from grader.kit.values import kind_of, number, random_for
 
 # -- linear_scaled_lr -------------------------------------------------------------------------------------------------
 
@@ -55,8 +55,7 @@ def scale(rank):
 def asked(rank, arguments):
     """What linear_scaled_lr returned, and of which type."""
     outcome = rank.attempt(rank.student.linear_scaled_lr, *arguments)
-    kind = "float" if isinstance(outcome.value, float) else type(outcome.value).__name__
-    return {"outcome": outcome.described(), "value": number(outcome.value), "type": kind}
+    return {"outcome": outcome.described(), "value": number(outcome.value), "type": kind_of(outcome.value)}
 
 
 # -- warmup_scheduler -------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def mean_loss(rank):
         outcome = rank.attempt(rank.student.mean_loss, loss, **group)
         return {
             **outcome.described(),
-            "type": "float" if isinstance(outcome.value, float) else type(outcome.value).__name__,
+            "type": values.kind_of(outcome.value),
             "mean": values.number(outcome.value),
             "after": plain(loss),
             "graph": [loss.requires_grad],

@@ -32,7 +32,8 @@ EMPTY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_mem
 
 
 class StagedMachine:
-    """What the code is told about the machine from now on, and what it then does. One for a process."""
+    """What the code is told about the machine from now on, and what it then does. One for a process. `used`: the
+    numbers of the GPUs on which it has put something, where it named them."""
 
     def __init__(self) -> None:
         self._lone = LoneGroups(self._index_of)
@@ -51,7 +52,7 @@ class StagedMachine:
         self._set(gpus, current)
         os.environ.update(environment or {})
         try:
-            with _OnTheCPU():
+            with _OnTheCPU(self.used):
                 yield
         finally:
             if dist.is_initialized():
@@ -68,7 +69,7 @@ class StagedMachine:
 
     def _set(self, gpus: int, current: int = 0) -> None:
         self.gpus, self.current, self.selected = gpus, current, False
-        self.refused = list[int]()
+        self.refused, self.used = list[int](), set[int]()
         self._lone.begin(gpus)
 
     def _staged(self) -> dict[Any, dict[str, Any]]:
@@ -143,21 +144,31 @@ def fresh(module: ModuleType) -> ModuleType:
 
 
 class _OnTheCPU(TorchFunctionMode):
-    """What the code puts on a staged GPU lives on the CPU."""
+    """What the code puts on a staged GPU lives on the CPU. The number of the GPU goes into `used`."""
+
+    def __init__(self, used: set[int]) -> None:
+        super().__init__()
+        self._used = used
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is torch.device:
             return func("cuda", *args) if len(args) == 1 and type(args[0]) is int else func(*args, **kwargs)
-        if func is torch.Tensor.cuda:
-            return args[0]
-        moved = {name: _on_cpu(value, name == "device") for name, value in kwargs.items()}
-        return func(*(_on_cpu(value, func is torch.Tensor.to) for value in args), **moved)
+        to_device = func in (torch.Tensor.to, torch.Tensor.cuda)
+        moved = {name: self._on_cpu(value, name == "device") for name, value in kwargs.items()}
+        places = [self._on_cpu(value, to_device) for value in args]
+        return args[0] if func is torch.Tensor.cuda else func(*places, **moved)
 
-
-def _on_cpu(value: Any, is_device: bool) -> Any:
-    kind = value.type if isinstance(value, torch.device) else value if isinstance(value, str) else ""
-    return torch.device("cpu") if kind.startswith("cuda") or (is_device and type(value) is int) else value
+    def _on_cpu(self, value: Any, is_device: bool) -> Any:
+        if is_device and type(value) is int:
+            value = torch.device("cuda", value)
+        kind = value.type if isinstance(value, torch.device) else value if isinstance(value, str) else ""
+        if not kind.startswith("cuda"):
+            return value
+        number = torch.device(value).index if kind == value else value.index
+        if number is not None:
+            self._used.add(number)
+        return torch.device("cpu")
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -89,6 +89,15 @@ def number(value: Any) -> float | None:
         return None
 
 
+def kind_of(value: Any) -> str:
+    """The name of its type, with its module where that is not Python's own, for NumPy has a bool, too. NumPy's float is
+    called a float, for it is one."""
+    kind = type(value)
+    if isinstance(value, float) or kind.__module__ == "builtins":
+        return "float" if isinstance(value, float) else kind.__name__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def short(value: Any, most: int = 40) -> str:
     """What a value looks like, at most so many characters."""
     try:
