@@ -28,7 +28,7 @@ import yaml
 from grader import catalog
 from grader.batch.bench import sample
 from grader.batch.ledger import Ledger
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 
 ALLOWED = 2.0
 """Seconds after which nothing may be left of what was below a process that was killed."""

@@ -16,7 +16,7 @@ import time
 import types
 from typing import NoReturn
 
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 
 COMMANDS = 0
 """The descriptor over which a worker hears."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import fcntl
 import gc
 import json
@@ -34,7 +33,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from grader.kit import forks
+from grader.kit import forks, prctl
 from grader.kit.processes import SERVER
 
 SPAWN = "from multiprocessing.spawn import spawn_main; spawn_main("
@@ -47,7 +46,6 @@ MOST = 250
 """Descriptors that cross at once at most."""
 SIZE = 4
 """Bytes of a number that crosses."""
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, of linux/prctl.h
 
 
 class NoServer(Exception):
@@ -81,7 +79,7 @@ class _Server:
         self._connection: socket.socket | None = None
         self._pid = 0
         # a fork of a process that has used the GPU could not use it
-        self._over = not _be_subreaper(False) or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        self._over = not prctl.become_subreaper(False) or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         if not self._over:
             with contextlib.suppress(OSError):
                 self._connection, self._pid = _started(folder)
@@ -121,21 +119,13 @@ class _Server:
 
 
 def _asked(server: socket.socket, request: bytes, descriptors: Sequence[int]) -> int:
-    _be_subreaper(True)
+    prctl.become_subreaper(True)
     try:
         socket.send_fds(server, [len(request).to_bytes(SIZE, "big")], descriptors)
         server.sendall(request)
         return _number(_received(server, SIZE))
     finally:
-        _be_subreaper(False)
-
-
-def _be_subreaper(now: bool) -> bool:
-    """Let orphans below this process be its children from now on, or no more. False where the system cannot."""
-    try:
-        return bool(ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, int(now), 0, 0, 0) == 0)
-    except (OSError, AttributeError, TypeError):
-        return False
+        prctl.become_subreaper(False)
 
 
 def _ignored() -> list[int]:

@@ -17,6 +17,7 @@ from typing import IO
 import psutil
 
 from grader import leaving
+from grader.kit.prctl import become_subreaper, hide
 from grader.model import Case, Exercise, OpenedFile, RankRecord, Run, Submission
 from grader.model.errors import Cancelled, NoRankStarted, RunError, UsageError
 from grader.model.witness import Witness
@@ -25,7 +26,6 @@ from grader.ranks.answer import Live, Printed, heard, received, records, witness
 from grader.ranks.connections import Connections
 from grader.ranks.diagnosis import diagnose
 from grader.ranks.host import protocol
-from grader.ranks.inside.prctl import become_subreaper, hide
 from grader.ranks.request import Request, hand_secrets, request_for
 from grader.ranks.sandbox import BUBBLEWRAP, level_for
 from grader.ranks.watch import reaper, strays

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from grader.grading.flow import grade
 from grader.grading.request import Machine, Request
+from grader.kit import prctl
 from grader.ranks import sandbox
-from grader.ranks.inside import prctl
 
 CASES = json.loads(sys.argv[1])
 """By name: the root of the exercises, the exercise, and the file that is handed in."""

@@ -16,7 +16,7 @@ LACKING = {
     select: ("epoll",),
 }  # fmt: skip
 ELSEWHERE = (
-    "grader.ranks.inside.prctl",
+    "grader.kit.prctl",
     "grader.ranks.inside.seccomp",
     "grader.ranks.sandbox",
     "grader.ranks.host.pages",

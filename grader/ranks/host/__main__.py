@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
+from grader.kit import prctl
 from grader.ranks.host import keeper, proof
 from grader.ranks.host.protocol import READY, SCRATCH
 from grader.ranks.host.serve import preload, serve
-from grader.ranks.inside import prctl
 from grader.ranks.watch import network
 from grader.ranks.watch.folder import remove
 from grader.ranks.watch.reaper import kill_descendants

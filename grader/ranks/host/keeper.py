@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from grader.kit import prctl
 from grader.ranks.host.protocol import SCRATCH
-from grader.ranks.inside import prctl
 from grader.ranks.watch import reaper
 from grader.ranks.watch.folder import remove
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from typing import IO
 
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from grader.ranks.inside import limits, prctl, seccomp
+from grader.kit import prctl
+from grader.ranks.inside import limits, seccomp
 from grader.ranks.inside.scene import Scene
 
 MAX_DESCRIPTORS = 4096

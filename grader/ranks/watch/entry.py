@@ -7,7 +7,7 @@ import os
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 from grader.ranks.request import Request
 from grader.ranks.watch import network, reaper
 from grader.ranks.watch.supervisor import Supervisor

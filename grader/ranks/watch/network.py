@@ -10,7 +10,7 @@ import socket
 import struct
 from pathlib import Path
 
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 from grader.ranks.inside.seccomp import CLONE_NEWNET
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1

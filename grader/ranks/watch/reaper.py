@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 
 SHARED_MEMORY = "/dev/shm/"
 TRACKER_SECONDS = 1.0

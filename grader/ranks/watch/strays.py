@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from grader.ranks.inside import prctl
+from grader.kit import prctl
 from grader.ranks.watch import reaper
 
 

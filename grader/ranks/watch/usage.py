@@ -13,7 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from grader.ranks.inside import prctl, seccomp
+from grader.kit import prctl
+from grader.ranks.inside import seccomp
 
 MAX_FILES = 50_000
 """More files than this are never counted out; they take inodes even if they are empty."""

@@ -1,4 +1,4 @@
-"""What a Linux process asks of the kernel about itself. Elsewhere nothing happens."""
+"""What a Linux process asks of the kernel about itself. Elsewhere nothing happens. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_GET_CHILD_SUBREAPER = 37
 
 
-def become_subreaper() -> None:
-    """Orphans below this process become its children."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+def become_subreaper(now: bool = True) -> bool:
+    """Orphans below this process become its children, from `now` on or no more. False where the system cannot."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, int(now))
 
 
 def is_subreaper() -> bool:
@@ -42,9 +42,8 @@ def show() -> None:
     _prctl(PR_SET_DUMPABLE, 1)
 
 
-def _prctl(option: int, value: Any) -> None:
-    if sys.platform == "linux":
-        libc().prctl(option, value, 0, 0, 0)
+def _prctl(option: int, value: Any) -> bool:
+    return sys.platform == "linux" and bool(libc().prctl(option, value, 0, 0, 0) == 0)
 
 
 @functools.cache
