@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grader.model import Wait
+from grader.model import Finished, Killed, Wait
 from grader.ranks.watch import decide, parsing, quiet
 from grader.ranks.watch.evidence import Meeting, Snapshot, ThreadState
 from grader.ranks.watch.gloo import GlooEvidence
@@ -267,3 +267,13 @@ def test_one_look_has_one_answer_to_how_long_ranks_have_idled() -> None:
     watch.idle_seconds = lambda now: next(told)  # type: ignore[method-assign]
     evidence = GlooEvidence([], watch, lambda ranks: {}, lambda: None)
     assert (evidence.idle(), evidence.idle()) == (0.0, 0.0)
+
+
+def test_busy_ranks_are_given_up_soon_after_another_failed_but_not_where_its_end_is_the_case() -> None:
+    """There the others have until the deadline: over NCCL, or on a loaded machine, a second group can take longer."""
+    endings = [Killed(seconds=1.0, signal="SIGKILL"), Finished(seconds=0.0), None]
+    late = 1.0 + decide.GRACE + 0.1
+    assert decide.grace_is_over(endings, late, crashes=False)
+    assert not decide.grace_is_over(endings, late - 0.2, crashes=False)
+    assert not decide.grace_is_over(endings, late, crashes=True)
+    assert not decide.grace_is_over(endings[1:], late, crashes=False)

@@ -12,8 +12,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from grader import catalog
 from grader.checks import RunView
 from grader.checks.memory import Growth, kept
+from grader.judge import load_probe
 from grader.kit import gpus
 from grader.model import Case, Finished, RankRecord, Run
 from grader.ranks.inside import tracer
@@ -98,3 +100,11 @@ def test_a_collective_without_a_work_has_ended(monkeypatch: pytest.MonkeyPatch) 
     traced._follow(event, (object(),), functional=False)
     traced.look()
     assert event["end"] is not None
+
+
+def test_launches_of_16_see_gpus_where_each_worker_can_have_one(card: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun starts one for each, and scripts rely on it."""
+    probe = load_probe(catalog.load("16_torchrun_template", catalog.repository_root()))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    seen = [probe.enough_gpus(agents) for agents in ((None,), probe.agent(2), probe.agent(3), probe.agent(1) * 2)]
+    assert seen == [True, True, False, False]

@@ -494,9 +494,9 @@ def memory(rank):
 
 def measure(rank, title, kind, options):
     """What the process keeps alive because of the optimizer: after two steps, after another group was added, and after
-    loading its own state. The second for Adam alone: torch's own Adagrad makes no state for such a group, so with
-    Adagrad it is added after loading, and not trained before the last look. Then one more step. Some values of what was
-    trained are recorded, so that who trains otherwise where memory is measured is found."""
+    loading its own state. The second for Adam alone: torch's own Adagrad makes no state for such a group, and
+    before 2.13 cannot train it, so with Adagrad it is added after loading, and has no gradient. Then one more step.
+    Some values of what was trained are recorded, so that who trains otherwise where memory is measured is found."""
 
     def built(groups, name):
         made = [{"params": list(group)} for group in groups]
@@ -524,7 +524,7 @@ def measure(rank, title, kind, options):
         if rank.attempt(optimizer.add_param_group, {"params": groups[-1]}).error is not None:
             return
         rank.record(*meter.growth("with a group that has no gradient yet"))
-    outcome = rank.attempt(stepped, rank, optimizer, groups, title, [3])
+    outcome = rank.attempt(stepped, rank, optimizer, there, title, [3])
     rank.record(f"{title}: a step after loading", outcome.described())
     rank.record(f"{title}: values after loading", sampled(rank, groups, title))
 

@@ -47,6 +47,7 @@ PATIENCE, NO_PATIENCE = 40, 10
 SECONDS, NOT_SO_MANY = 60.0, 10.0
 """Seconds of a core after which a job that moves all the time is ended, likewise. Right ones used 9 at most."""
 AT_ONCE = 3
+WORKERS = "--nproc-per-node"
 LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "LOCAL_", "GROUP_", "ROLE_", "TORCHELASTIC", "RANKLINGS_")
 """How variables begin that a launcher has set."""
 GPUS = 2
@@ -383,14 +384,21 @@ def steps_of(world_size, samples=SAMPLES, batch=BATCH):
 
 def agent(workers):
     """The options of the one agent of a launch."""
-    return [["--standalone", "--max-restarts", "1", "--nproc-per-node", str(workers)]]
+    return [["--standalone", "--max-restarts", "1", WORKERS, str(workers)]]
 
 
 def two_agents(host):
     """The options of two agents that meet at a free port of this machine, under this name, as its workers do."""
     place = f"{host}:{held_port()}"
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "two-agents", "--local-addr", host]
-    return [["--nnodes", "2", "--nproc-per-node", "1", *meeting]] * 2
+    return [["--nnodes", "2", WORKERS, "1", *meeting]] * 2
+
+
+def enough_gpus(agents):
+    """Whether every worker can have a GPU of its own: one is started for each. Two agents stand for two machines with
+    GPUs of their own; here both would take the same ones."""
+    workers = [int(options[options.index(WORKERS) + 1]) if options else 1 for options in agents]
+    return len(agents) == 1 and gpus.count() >= workers[0]
 
 
 HOLDERS = []
@@ -442,7 +450,7 @@ def refusals(show):
 
 
 def two_workers():
-    return [["--standalone", "--nproc-per-node", "2"]]
+    return [["--standalone", WORKERS, "2"]]
 
 
 def write_bad(kind, path):
@@ -520,8 +528,7 @@ class Launcher:
         words = [word for key, value in given.items() if value is not None for word in (key, value)]
         script = str(self.rank.file)
         how = {"fresh": fresh, "prepare": functools.partial(stage, folder / "gpus") if staged else prepare}
-        # Two agents stand for two machines, each with GPUs of its own. Here both would take the same ones.
-        variables = {**self.environment, **(gpus.HIDDEN if len(agents) > 1 or staged else {})}
+        variables = {**self.environment, **(gpus.HIDDEN if staged or not enough_gpus(agents) else {})}
         variables |= {**FOURTH_WORKER, "MASTER_PORT": str(held_port())} if staged else {}
         programs = [scripts.Program(folder, script, words, variables, agent=options, **how) for options in agents]
         most = (NO_PATIENCE, NOT_SO_MANY) if self.stuck or staged else (PATIENCE, SECONDS)

@@ -22,10 +22,10 @@ IMPORTS_DYNAMO = re.compile(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A run that is asked for. `files` maps names to contents; `live` says that somebody listens while it runs, `echo`
-    that they want to hear at once what ranks print; `alone`
-    that the kernel counts the ranks' processes apart from all others of the user; `dynamo` that the ranks may use
-    torch._dynamo, and `dynamo_soon` that a later run of the grade may, so that the host imports it meanwhile; `preload`
-    are further modules that the host imports first; `script` that the student's file is never imported. The ranks
+    that they want to hear at once what ranks print; `alone` that the kernel counts the ranks' processes apart from
+    all others of the user; `dynamo` that the ranks may use torch._dynamo, and `dynamo_soon` that a later run of the
+    grade may, so that the host imports it meanwhile; `preload` are further modules that the host imports first;
+    `script` that the student's file is never imported; `crashes` that the probe ends a rank on purpose. The ranks
     are forks of those who read this and have it in their memory: nothing here is secret from any of them."""
 
     file: str
@@ -49,6 +49,7 @@ class Request:
     preload: tuple[str, ...] = ()
     echo: bool = False
     script: bool = False
+    crashes: bool = False
 
 
 def plain(request: Request) -> dict[str, Any]:
@@ -98,6 +99,7 @@ def request_for(
         preload=exercise.preload,
         echo=echo,
         script=exercise.script,
+        crashes=case.crashes,
     )
 
 

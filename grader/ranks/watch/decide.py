@@ -87,10 +87,12 @@ def matched(found: Mapping[int, Wait]) -> bool:
     return len(keys) == 1 and next(iter(keys))[2] is not None
 
 
-def first_failure(endings: Iterable[Ending | None]) -> float | None:
-    """When the first rank ended other than by finishing, in seconds since the run began; None if none has."""
+def grace_is_over(endings: Iterable[Ending | None], seconds: float, *, crashes: bool) -> bool:
+    """Whether busy ranks have had their time, `seconds` after the run began, because another one has failed. Where the
+    probe itself ends a rank (`crashes`) what the others do afterwards is what the case is about: they have no less
+    time than in any other."""
     failures = [ending.seconds for ending in endings if ending is not None and not isinstance(ending, Finished)]
-    return min(failures, default=None)
+    return bool(failures) and not crashes and seconds - min(failures) > GRACE
 
 
 class DeadlockRule:

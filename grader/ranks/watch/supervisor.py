@@ -22,7 +22,7 @@ from grader.ranks.watch import quiet, reaper, usage
 from grader.ranks.watch.account import OverBudget, require_affordable
 from grader.ranks.watch.census import Excess, census_of
 from grader.ranks.watch.channel import Answer, Hello, Imported, Message, Observation, ToBeSeen, TraceSoFar, message_of
-from grader.ranks.watch.decide import GRACE, DeadlockRule, first_failure, waits
+from grader.ranks.watch.decide import DeadlockRule, grace_is_over, waits
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
@@ -197,7 +197,7 @@ class Supervisor:
             self._time_out(live)
         elif found := self._excess(live):
             self._end_excess(live, found)
-        elif (failed := first_failure(rank.ending for rank in self.ranks)) and self._seconds() - failed > GRACE:
+        elif grace_is_over([rank.ending for rank in self.ranks], self._seconds(), crashes=self.request.crashes):
             for rank in live:
                 self._end(rank, STOPPED)
         elif all(rank.ready for rank in live) and time.monotonic() - self.looked >= LOOKS_APART:
