@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from grader import catalog
-from grader.authoring.verify import Kind, Specimen, specimens, submitted
+from grader.authoring.verify import Specimen, solution, submitted
 from grader.grading.running import run_all
 from grader.judge import judge
 from grader.model import MAX_SEED, Exercise, Run, Submission, Verdict
@@ -48,7 +48,7 @@ class Solutions:
 
     def __call__(self, name: str) -> Solved:
         exercise = catalog.load(name, ROOT)
-        specimen = next(one for one in specimens(exercise, ROOT) if one.kind is Kind.SOLUTION)
+        specimen = solution(exercise, ROOT)
         submission = submitted(specimen, exercise, ROOT)
         path = self._folder / f"{name}.runs"
         with FileLock(f"{path}.lock"):

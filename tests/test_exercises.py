@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,61 +21,51 @@ from tests.solutions import Solutions, Solved
 
 ROOT = Path(__file__).parents[1]
 NAMES = catalog.all_names(ROOT)
-START_INTERPRETERS = {"04_launch_distributed", "16_torchrun_template"}
-"""Those whose runs start Python anew, which takes long: their stub, too, is tried in one tree of three."""
 FEWEST_MUTANTS, FEWEST_VARIANTS = 15, 2
 
 
-def drawn(every: Sequence[Specimen], tree: str, *, stub: bool) -> list[Specimen]:
-    """One variant or one mutant, as the tree's content draws it: the same for one tree, and over time, as the tree
-    changes, all of them. The `stub` beside it, or as one of the three that may be drawn."""
+def drawn(every: Sequence[Specimen], tree: str) -> Specimen:
+    """The stub, one variant or one mutant, as the tree's content draws it: the same for one tree, and over time, as the
+    tree changes, all of them."""
 
     def draw(what: str) -> int:
         return int.from_bytes(hashlib.sha256(f"{tree}/{what}".encode()).digest())
 
-    kinds = [Kind.VARIANT, Kind.MUTANT] if stub else [Kind.STUB, Kind.VARIANT, Kind.MUTANT]
-    of_kind = [specimen for specimen in every if specimen.kind is kinds[draw("kind") % len(kinds)]]
-    one = min(of_kind, key=lambda specimen: draw(specimen.name))
-    return [*(specimen for specimen in every if stub and specimen.kind is Kind.STUB), one]
+    kind = (Kind.STUB, Kind.VARIANT, Kind.MUTANT)[draw("kind") % 3]
+    return min((one for one in every if one.kind is kind), key=lambda specimen: draw(specimen.name))
 
 
-def tried(warm: Session, solution: Solved, chosen: Sequence[Specimen]) -> Iterator[Trial]:
-    """Variants are run whole. What is wrong is graded as a student's file is, with cases called off that no check will
+def tried(warm: Session, solution: Solved, specimen: Specimen) -> Trial:
+    """A variant is run whole. What is wrong is graded as a student's file is, with cases called off that no check will
     ask for; a mutant by the checks that it has to fail alone, since that it fails no other is for `make verify`."""
     exercise, seed = solution.exercise, solution.seed
-    variants = [specimen for specimen in chosen if specimen.kind is Kind.VARIANT]
-    yield from try_all(warm, exercise, ROOT, variants, seed, lambda phase: None)
-    for specimen in chosen:
-        if specimen not in variants:
-            files, only = ((exercise.file, specimen.source),), tuple(sorted(specimen.fails))
-            request = Request(exercise=exercise.name, root=ROOT, files=files, seed=seed, only=only)
-            yield Trial(specimen=specimen, verdicts=grade(request, warm).verdicts, seed=seed, seconds=0.0)
+    if specimen.kind is Kind.VARIANT:
+        return next(iter(try_all(warm, exercise, ROOT, [specimen], seed, lambda phase: None)))
+    files, only = ((exercise.file, specimen.source),), tuple(sorted(specimen.fails))
+    request = Request(exercise=exercise.name, root=ROOT, files=files, seed=seed, only=only)
+    return Trial(specimen=specimen, verdicts=grade(request, warm).verdicts, seed=seed, seconds=0.0)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exercise_accepts_what_is_right_and_nothing_else(name: str, warm: Session, solved: Solutions) -> None:
-    """Solution, stub, and a variant or a mutant get the verdicts that they must."""
+    """The solution, and the stub, a variant or a mutant, get the verdicts that they must."""
     solution = solved(name)
     exercise = solution.exercise
     every = specimens(exercise, ROOT)
     tree = digests.of_files((s.name, s.source) for s in every) + digests.of_exercise(exercise) + digests.of_engine()
     right = Trial(specimen=solution.specimen, verdicts=solution.verdicts(), seed=solution.seed, seconds=0.0)
-    chosen = drawn(every, tree, stub=name not in START_INTERPRETERS)
-    trials = (right, *tried(warm, solution, chosen))
+    trials = (right, tried(warm, solution, drawn(every, tree)))
     assert [breach for trial in trials for breach in trial.breaches()] == []
 
 
-@pytest.mark.parametrize("stub", [True, False])
-def test_over_time_every_mutant_and_variant_is_drawn(stub: bool) -> None:
-    """One tree draws the same ones each time; twelve hundred trees have drawn all of sixty mutants."""
+def test_over_time_every_mutant_and_variant_is_drawn() -> None:
+    """One tree draws the same one each time; twelve hundred trees have drawn all of sixty mutants."""
     kinds = [Kind.STUB, Kind.SOLUTION, *[Kind.VARIANT] * 5, *[Kind.MUTANT] * 60]
     every = [Specimen(kind=kind, name=str(n), path=Path("s.py"), source=b"") for n, kind in enumerate(kinds)]
-    assert drawn(every, "a", stub=stub) == drawn(every, "a", stub=stub)
+    assert drawn(every, "a") == drawn(every, "a")
     rest = {specimen for specimen in every if specimen.kind is not Kind.SOLUTION}
-    found = [drawn(every, str(tree), stub=stub) for tree in range(1200)]
-    assert {specimen for one in found for specimen in one} == rest
-    assert {len(one) for one in found} == {2 if stub else 1}
+    assert {drawn(every, str(tree)) for tree in range(1200)} == rest
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 HEAD = """
 import os, pathlib, tempfile, torch
@@ -60,6 +62,7 @@ print(target.write_bytes(bytes(200)))
     assert done.stdout.split() == ["OSError", "100", "200"], done.stderr
 
 
+@pytest.mark.one_in(3)
 def test_who_touches_the_target_dies(tmp_path: Path) -> None:
     """Writing in place dies in the middle of it; a finished file from the same folder is not renamed any more."""
     in_place = 'with spy.telling(disturb.die_at(target)):\n    torch.save(list(range(9)), target)\nprint("alive")'

@@ -118,6 +118,7 @@ def test_an_agents_workers_may_be_new_interpreters(start: Start) -> None:
     assert (program.code, program.printed().splitlines()) == (0, ["False False"] * 2), program.complained()
 
 
+@pytest.mark.one_in(2)
 def test_an_agent_whose_workers_fail_fails(start: Start) -> None:
     """And a worker that is only finished does not."""
     failing = start("import sys; sys.exit(3)", agent=AGENT)

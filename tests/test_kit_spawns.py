@@ -158,6 +158,7 @@ def test_a_quick_process_is_like_a_new_interpreter(method: str, servers: int, tm
     assert quick[0]["found"]["told"] == [] and quick[0]["found"]["below"] == 4
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("when", ["early", "late"])
 def test_a_callers_store_changes_no_descriptor_of_a_quick_process(when: str, tmp_path: Path) -> None:
     """Once a TCPStore has used libuv, each fork renews two descriptors by their numbers, whatever they are by then. A

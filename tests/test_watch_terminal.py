@@ -134,6 +134,7 @@ def test_a_person_fails_asks_passes_and_leaves(root: Path) -> None:
         terminal.close()
 
 
+@pytest.mark.one_in(2)
 def test_a_dumb_terminal_gets_plain_lines_until_ctrl_c(root: Path) -> None:
     terminal = Terminal(root, TERM="dumb")
     try:

@@ -146,13 +146,18 @@ class Proof:
 
 def specimens(exercise: Exercise, root: Path) -> tuple[Specimen, ...]:
     """The stub, the solution, its variants and its mutants, as exercises/ and reference/ have them."""
-    solution = solution_of(exercise, root)
+    right = solution(exercise, root)
     return (
         _read(Kind.STUB, "stub", exercise.stub),
-        _read(Kind.SOLUTION, "solution", solution),
+        right,
         *(_read(Kind.VARIANT, path.stem, path) for path in catalog.variants(exercise, root)),
-        *(_mutant(mutant, solution) for mutant in catalog.load_mutants(exercise, root)),
+        *(_mutant(mutant, right.path) for mutant in catalog.load_mutants(exercise, root)),
     )
+
+
+def solution(exercise: Exercise, root: Path) -> Specimen:
+    """The solution alone."""
+    return _read(Kind.SOLUTION, "solution", solution_of(exercise, root))
 
 
 def _mutant(mutant: catalog.Mutant, solution: Path) -> Specimen:

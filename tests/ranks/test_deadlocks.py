@@ -41,6 +41,7 @@ def test_who_let_go_of_a_message_is_named(run_on_ranks: RunIt) -> None:
     assert run.diagnosis and (run.diagnosis.findings[0].hint or "").startswith("Rank 0 let go of a message")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "behaviour",
     [
@@ -57,6 +58,7 @@ def test_a_meeting_that_cannot_come_about_is_a_deadlock(run_on_ranks: RunIt, beh
     assert "waits in" in sentences(run) or "wait in" in sentences(run)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "behaviour",
     [
@@ -74,6 +76,7 @@ def test_a_slow_rank_is_never_called_deadlocked(run_on_ranks: RunIt, behaviour: 
     assert run.diagnosis is None, sentences(run)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("behaviour", ["joins_late", "joins_late_with_a_store_of_his_own"])
 def test_a_rank_that_joins_late_is_waited_for(run_on_ranks: RunIt, behaviour: str) -> None:
     """The other rank looks for the server again and again meanwhile."""
