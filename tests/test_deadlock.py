@@ -269,11 +269,10 @@ def test_one_look_has_one_answer_to_how_long_ranks_have_idled() -> None:
     assert (evidence.idle(), evidence.idle()) == (0.0, 0.0)
 
 
-def test_busy_ranks_are_given_up_soon_after_another_failed_but_not_where_its_end_is_the_case() -> None:
-    """There the others have until the deadline: over NCCL, or on a loaded machine, a second group can take longer."""
+def test_busy_ranks_are_given_up_soon_after_another_failed_and_later_where_its_end_is_the_case() -> None:
+    """There they may have to make a second group, which takes long over NCCL or on a loaded machine."""
     endings = [Killed(seconds=1.0, signal="SIGKILL"), Finished(seconds=0.0), None]
-    late = 1.0 + decide.GRACE + 0.1
-    assert decide.grace_is_over(endings, late, crashes=False)
-    assert not decide.grace_is_over(endings, late - 0.2, crashes=False)
-    assert not decide.grace_is_over(endings, late, crashes=True)
-    assert not decide.grace_is_over(endings[1:], late, crashes=False)
+    for crashes, grace in ((False, decide.GRACE), (True, decide.GRACE_OF_SURVIVORS)):
+        assert decide.grace_is_over(endings, 1.1 + grace, crashes=crashes)
+        assert not decide.grace_is_over(endings, 0.9 + grace, crashes=crashes)
+        assert not decide.grace_is_over(endings[1:], 1.1 + grace, crashes=crashes)

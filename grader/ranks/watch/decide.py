@@ -26,6 +26,8 @@ QUIET_IF_MATCHED = 5.0
 
 GRACE = 3.0
 """Seconds that busy ranks get after another has failed, before they are stopped."""
+GRACE_OF_SURVIVORS = 20.0
+"""The same where the probe has ended that one on purpose, and what the others do next is what the case is about."""
 
 
 def waits(snapshots: Mapping[int, Snapshot]) -> dict[int, Wait] | None:
@@ -88,11 +90,10 @@ def matched(found: Mapping[int, Wait]) -> bool:
 
 
 def grace_is_over(endings: Iterable[Ending | None], seconds: float, *, crashes: bool) -> bool:
-    """Whether busy ranks have had their time, `seconds` after the run began, because another one has failed. Where the
-    probe itself ends a rank (`crashes`) what the others do afterwards is what the case is about: they have no less
-    time than in any other."""
+    """Whether busy ranks have had their time, `seconds` after the run began, because another one has failed: on purpose
+    where the case `crashes`."""
     failures = [ending.seconds for ending in endings if ending is not None and not isinstance(ending, Finished)]
-    return bool(failures) and not crashes and seconds - min(failures) > GRACE
+    return bool(failures) and seconds - min(failures) > (GRACE_OF_SURVIVORS if crashes else GRACE)
 
 
 class DeadlockRule:
