@@ -36,3 +36,12 @@ def test_one_tensor_is_told_without_a_name() -> None:
     """Where there is but one, which has the subject for its name, that is not said twice."""
     said = told({"the outputs": torch.zeros(4, 3)}, {"the outputs": torch.zeros(4, 6)}, "the outputs")
     assert said.startswith("the outputs on rank 0: expected shape (4, 6), got (4, 3)")
+
+
+@pytest.mark.parametrize("expectation", ["expect_equal", "expect_close", "expect_like"])
+def test_a_check_may_give_a_hint_and_a_line_of_its_own(expectation: str) -> None:
+    """As docs/author.md says of each expectation."""
+    view = RankView(RUN.ranks[0], RUN.case)
+    with pytest.raises(CheckFailed) as failed:
+        getattr(view, expectation)({"a": torch.ones(2)}, {"a": torch.zeros(3)}, "the sum", hint="Count.", line=7)
+    assert {(finding.hint, finding.line) for finding in failed.value.findings} == {("Count.", 7)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -74,13 +75,21 @@ class Expectations(Knowing):
             self.fail(subject, expected=expected, actual=actual, **fields)
 
     def expect_equal(
-        self, actual: Value, expected: Value, subject: str, *, ranks: Sequence[int] | None = None, budget: int = 5
+        self,
+        actual: Value,
+        expected: Value,
+        subject: str,
+        *,
+        ranks: Sequence[int] | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+        budget: int = 5,
     ) -> None:
         """Plain values, exactly equal."""
         found = compare.equal(
             actual, expected, subject=subject, ranks=self._named(ranks), case=self.case.id, budget=budget
         )
-        self._raise(found)
+        self._raise(found, hint, line)
 
     def expect_close(
         self,
@@ -90,6 +99,8 @@ class Expectations(Knowing):
         *,
         ranks: Sequence[int] | None = None,
         steps: int | None = None,
+        line: int | None = None,
+        hint: str | None = None,
         **how: Any,
     ) -> None:
         """Tensors, floats, or dicts and lists of them, within the tolerance of their dtype: sums of `terms` terms in
@@ -101,7 +112,8 @@ class Expectations(Knowing):
             how = {"reduction": Reduction.ACCUMULATED, "terms": steps, **how}
         how = {"world_size": self.world_size, **how}
         whose: dict[str, Any] = {"ranks": self._named(ranks), "case": self.case.id}
-        self._raise(compare.close(actual, expected, subject=subject, **whose, **how))
+        found = compare.close(actual, expected, subject=subject, **whose, **how)
+        self._raise(found, hint, line)
 
     def expect_like(self, values: Tensors, like: Mapping[str, torch.Tensor], subject: str, **fields: Any) -> Tensors:
         """The values, if they have the names, shapes and dtypes of `like`. If there is but one, and it has the subject
@@ -157,9 +169,10 @@ class Expectations(Knowing):
     def _named(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
         return self._ranks if ranks is None else tuple(ranks)
 
-    def _raise(self, findings: Iterator[Finding]) -> None:
+    def _raise(self, findings: Iterator[Finding], hint: str | None = None, line: int | None = None) -> None:
+        """The check has failed, if there are faults; what a fault says for itself goes before `hint` and `line`."""
         if found := tuple(islice(findings, MAX_FINDINGS)):
-            raise CheckFailed(found)
+            raise CheckFailed(tuple(replace(one, hint=one.hint or hint, line=one.line or line) for one in found))
 
 
 def holds(expectation: Callable[..., object], *args: Any, **fields: Any) -> bool:

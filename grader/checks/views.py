@@ -134,9 +134,11 @@ class RunView(Witnessed):
         if self.run.diagnosis is not None:
             raise CheckFailed(self.run.diagnosis.findings)
 
-    def expect_identical(self, by_rank: Mapping[int, Value], subject: str) -> None:
+    def expect_identical(
+        self, by_rank: Mapping[int, Value], subject: str, *, line: int | None = None, hint: str | None = None
+    ) -> None:
         """The same bits on all ranks."""
-        self._raise(compare.identical(by_rank, subject=subject, case=self.case.id))
+        self._raise(compare.identical(by_rank, subject=subject, case=self.case.id), hint, line)
 
     def expect_count(self, *args: Any, **fields: Any) -> None:
         """Of every rank, as RankView.expect_count."""
