@@ -156,3 +156,18 @@ def work(rank):
 """
     run = run_on_ranks("work", source=source, world_size=1, process_group=False, deadline=60)
     assert replace(run.ranks[0].ending, seconds=0.0) == ending
+
+
+def test_a_process_that_nobody_may_look_into_is_no_process_without_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is about to be gone, and has no memory any more, is."""
+
+    def refused(*_: object) -> list[str]:
+        raise PermissionError
+
+    own = os.getpid()
+    monkeypatch.setattr(os, "listdir", refused)
+    for look in (lambda pids: list(usage.descriptors(pids)), usage.nameless_files):
+        with pytest.raises(usage.Hidden, match="hidden processes"):
+            look([own])
+    monkeypatch.setattr(usage, "_kilobytes", lambda file, *names: iter(()))
+    assert list(usage.descriptors([own])) == []

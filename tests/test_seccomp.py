@@ -30,6 +30,7 @@ OBJECTS = {
     "semaphores": lambda: shown(libc.semget(4711, 1, 0o1600)),
     "queues": lambda: shown(libc.msgget(4711, 0o1600)),
     "a whole group": lambda: os.setpriority(os.PRIO_PGRP, 0, 19),
+    "hiding": lambda: shown(libc.prctl(4, 0, 0, 0, 0)),
 }
 
 def permitted(attempts, *args):

@@ -2,10 +2,10 @@
 
 Sockets other than Unix, IP and netlink (a vsock leads out of a virtual machine, whatever the network namespace says),
 protocols and memory of which the kernel gives no account, io_uring (it opens sockets without the system call), looking
-into other processes, objects that outlive all processes (System V's, message queues), and doors into the kernel. The
-host may make networks, one for each run, and no other namespace; a rank makes none, and nothing that changes another
-process's limits, priority or cores. Refused calls fail with EPERM. The program is classic BPF as seccomp(2) describes
-it; bubblewrap loads it for the host, and each rank for itself, which needs no rights.
+into other processes, hiding from them, objects that outlive all processes (System V's, message queues), and doors into
+the kernel. The host may make networks, one for each run, and no other namespace; a rank makes none, and nothing that
+changes another process's limits, priority or cores. Refused calls fail with EPERM. The program is classic BPF as
+seccomp(2) describes it; bubblewrap loads it for the host, and each rank for itself, which needs no rights.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ _ON_ITSELF = {
 """Whose first argument is a process, and which a rank may call on itself only."""
 _ON_ONE = {"setpriority": ((141, 140), 0), "ioprio_set": ((251, 30), 1)}
 """Whose first argument says that the second is a process, by this number; else it is a group or a user."""
+_PRCTL, PR_SET_DUMPABLE = (157, 167), 4
+"""What lets a process hide from others what it has open and mapped. prctl(2) is refused for this alone."""
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _PLACES = {machine: place for place, machine in enumerate(_ARCHITECTURES)}
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -128,6 +130,8 @@ def assembled(machine: str, own: int | None = None) -> bytes:
     for numbers in ({**_REFUSED, **_OF_RANKS} if own is not None else _REFUSED).values():
         code += [_instruction(_EQUAL, numbers[place], 0, 1), REFUSE]
     code += _called(_UNSHARE[place], _among(_FIRST_ARGUMENT, CLONE_NEWNET) if own is None else [REFUSE])
+    hiding = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_EQUAL, PR_SET_DUMPABLE, 0, 1), REFUSE, ALLOW]
+    code += _called(_PRCTL[place], hiding)
     if own is not None:
         for numbers in _ON_ITSELF.values():
             code += _called(numbers[place], _among(_FIRST_ARGUMENT, 0, own))

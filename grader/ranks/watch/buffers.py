@@ -45,7 +45,7 @@ class Open(NamedTuple):
 
 def waiting(pids: Iterable[int]) -> int:
     """Bytes that wait in what these processes have open. What this process has open as well, such as the pipe of what a
-    rank prints, is left out. Raises TooMany, as all here."""
+    rank prints, is left out. Raises TooMany and Hidden, as all here."""
     own, seen = _open_in([os.getpid()]), _open_in(pids)
     pipes = [path for inode, path in seen.pipes.items() if inode not in own.pipes]
     sockets = {inode: path for inode, path in seen.sockets.items() if inode not in own.sockets}

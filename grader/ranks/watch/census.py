@@ -63,6 +63,12 @@ class Census:
     def excess(self, pids: Mapping[int, int]) -> Excess | None:
         """The limit that the run has passed, if any. `pids` maps ranks to their processes, also those that have said
         how they ended and are still there. Cheap when called often."""
+        try:
+            return self._excess(pids)
+        except usage.Unseen as what:
+            return Excess(str(what), frozenset())
+
+    def _excess(self, pids: Mapping[int, int]) -> Excess | None:
         now = time.monotonic()
         if now - self._counted >= EVERY:
             self._counted = now
@@ -71,10 +77,7 @@ class Census:
                 return found
         if now - self._measured >= DISK_EVERY:
             self._measured = now
-            try:
-                return self._disk(pids)
-            except usage.TooMany as what:
-                return Excess(f"{what}: more than can be looked at", frozenset())
+            return self._disk(pids)
         return None
 
     def _processes(self, members: list[tuple[Owner, psutil.Process]]) -> Excess | None:

@@ -67,12 +67,12 @@ class Sights:
             anonymous, shared = usage.kinds_of_memory(pid)
         except OSError:
             return None
-        common = self._common() - self._began_with + sum(map(usage.shared_out, astray))
-        everybody = [pid, *below, *astray]
+        common, everybody = self._common() - self._began_with, [pid, *below, *astray]
         try:
+            common += sum(map(usage.shared_out, astray))
             shared = max(shared, usage.nameless_files(everybody)) + sum(map(usage.shared_out, below))
             shared += buffers.waiting(everybody)
-        except usage.TooMany:
+        except usage.Unseen:
             shared += buffers.UNKNOWN  # of which the next census makes an end
         return anonymous - self._base + shared + usage.size_of([own]) + common // self._ranks
 

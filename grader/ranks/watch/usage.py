@@ -49,12 +49,15 @@ def kinds_of_memory(pid: int) -> tuple[int, int]:
 
 
 def shared_out(pid: int) -> int:
-    """The same, where of a page that n processes share each has a part of n. A look takes milliseconds."""
-    with contextlib.suppress(OSError):
-        return sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup"), *PARTS))
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(pid).memory_full_info().uss)
-    return 0
+    """The same, where of a page that n processes share each has a part of n. A look takes milliseconds. Raises
+    Hidden."""
+    parts: list[int] = []
+    with _looking_into(pid):
+        parts += _kilobytes(Path(f"/proc/{pid}/smaps_rollup"), *PARTS)
+    if not parts:
+        with contextlib.suppress(psutil.Error):
+            return int(psutil.Process(pid).memory_full_info().uss)
+    return sum(parts)
 
 
 def shared_part() -> int:
@@ -73,20 +76,49 @@ def _kilobytes(file: Path, *names: str) -> Iterator[int]:
             yield int(rest.split()[0]) * 1024
 
 
-class TooMany(Exception):
+class Unseen(Exception):
+    """Something of a run cannot be looked at. Its text is that of a limit."""
+
+
+class TooMany(Unseen):
     """There is more to look at than is ever looked at."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: more than can be looked at")
+
+
+class Hidden(Unseen):
+    """A process lets nobody look at what it has open or mapped, as one can ask the kernel for (PR_SET_DUMPABLE)."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__("hidden processes: one that lets nobody see what it has open")
+        self.pid = pid
+
+
+@contextlib.contextmanager
+def _looking_into(pid: int) -> Iterator[None]:
+    """What a process that has gone, or another system, raises is suppressed. Raises Hidden where the process is there:
+    one that is about to be gone has no memory any more, and is nobody's to look into either."""
+    try:
+        yield
+    except PermissionError:
+        with contextlib.suppress(OSError):
+            if any(_kilobytes(Path(f"/proc/{pid}/status"), "VmSize")):
+                raise Hidden(pid) from None
+    except OSError:
+        pass
 
 
 def nameless_files(pids: Iterable[int], counted: Iterable[Path] = ()) -> int:
     """Bytes of what processes keep in files that were removed or never had a name (memfd), in shared memory that is
     mapped alone, and in files of /dev/shm that they have open. Each file once, and none of the `counted` folders.
-    Raises TooMany."""
+    Raises TooMany, Hidden."""
     pids = list(pids)
     others = {folder.stat().st_dev for folder in counted}
     sizes = dict(_held(pids))
     read = 0
     for pid in pids:
-        with contextlib.suppress(OSError):
+        with _looking_into(pid):
             told = Path(f"/proc/{pid}/maps").read_text(errors="replace")
             if (read := read + len(told)) > MAX_MAPS:
                 raise TooMany("pieces of memory")
@@ -96,27 +128,28 @@ def nameless_files(pids: Iterable[int], counted: Iterable[Path] = ()) -> int:
 
 
 def descriptors(pids: Iterable[int]) -> Iterator[str]:
-    """A path for each descriptor that processes have open. A thread may have a table of its own. Raises TooMany."""
+    """A path for each descriptor that processes have open. A thread may have a table of its own. Raises TooMany,
+    Hidden."""
     found = 0
-    for folder in _tables(pids):
-        with contextlib.suppress(OSError):
+    for pid, folder in _tables(pids):
+        with _looking_into(pid):
             names = os.listdir(folder)
             if (found := found + len(names)) > MAX_DESCRIPTORS:
                 raise TooMany("descriptors")
             yield from (f"{folder}/{name}" for name in names)
 
 
-def _tables(pids: Iterable[int]) -> Iterator[str]:
-    """The folder of each table of descriptors. Threads share their process' one, unless they have asked for another;
-    a rank with hundreds of groups has thousands of threads."""
+def _tables(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """The folder of each table of descriptors, with its process. Threads share their process' one, unless they have
+    asked for another; a rank with hundreds of groups has thousands of threads."""
     for pid in pids:
-        with contextlib.suppress(OSError):
+        with _looking_into(pid):
             threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")), key=lambda thread: thread != pid)
             if not threads:
                 continue  # the process has ended between the opening of this folder and its reading
             first, *others = threads
-            yield f"/proc/{pid}/task/{first}/fd"
-            yield from (f"/proc/{pid}/task/{one}/fd" for one in others if not _share_table(pid, first, one))
+            yield pid, f"/proc/{pid}/task/{first}/fd"
+            yield from ((pid, f"/proc/{pid}/task/{one}/fd") for one in others if not _share_table(pid, first, one))
 
 
 def _share_table(pid: int, one: int, other: int) -> bool:
