@@ -57,9 +57,10 @@ class Model(Attempt):
 
 
 class Trained(Model):
-    """Also how many batches there are afterwards."""
+    """Also how many batches there are afterwards, and the gradients of a backward pass of this rank alone."""
 
     left: int
+    later: Tensors
 
 
 class Epochs(Model):
@@ -408,8 +409,8 @@ def trained(probe, model, start, steps, weigh=replay.mean):
     return optimizer.values
 
 
-def expect_trained(rank, after, wanted, start, steps, model, probe, name):
-    """The parameters after training, `wanted` as `trained` has it."""
+def expect_trained(rank, after, wanted, start, steps, model, probe, name, left=False):
+    """The parameters after training, `wanted` as `trained` has it; gradients were `left` over from before it or not."""
     rank.expect_like(after, start, f"the parameters after training with {name}")
     kept = same(after[model.frozen], start[model.frozen])
     rank.expect(kept, f"the frozen parameter {model.frozen!r} after training with {name}", "as it was", "changed")
@@ -417,11 +418,11 @@ def expect_trained(rank, after, wanted, start, steps, model, probe, name):
     how = {"steps": max(len(steps), 1)}
     if all(torch.allclose(after[one], wanted[one], rtol=1e-9, atol=1e-12) for one in wanted):
         return
-    wrong = mistakes(rank, partial(trained, probe, model, start), steps)
+    wrong = mistakes(rank, partial(trained, probe, model, start), steps, left)
     rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, **how)
 
 
-def mistakes(rank, trained, steps):
+def mistakes(rank, trained, steps, left):
     """What common mistakes lead to, by a clause that names them."""
     ranks, shortest = rank.world_size, [batches for batches in steps if len(batches) == rank.world_size]
     found = {
@@ -434,9 +435,18 @@ def mistakes(rank, trained, steps):
         ),
         "the steps stop where the first rank has no batch left": trained(shortest),
     }
+    if left:
+        ones = itertools.chain([1.0], itertools.repeat(0.0))  # by step
+        found["the gradients from before the call count in the first step"] = trained(
+            steps, lambda every: added(replay.mean(every), next(ones))
+        )
     if all(len(batches) == ranks for batches in steps):
         found["the rank trained by its own gradients alone"] = trained(steps, lambda every: every[rank.rank])
     return found
+
+
+def added(tensors, number):
+    return {name: one + number for name, one in tensors.items()}
 
 
 def expect_all_trained(runs, probe, program, plans, before=()):
@@ -450,10 +460,11 @@ def expect_all_trained(runs, probe, program, plans, before=()):
             wanted = trained(probe, plan.model, start, steps)
             for rank in run:
                 seen = outcome(rank, program, name, Trained)
-                expect_trained(rank, seen["after"], wanted, start, steps, plan.model, probe, name)
+                expect_trained(rank, seen["after"], wanted, start, steps, plan.model, probe, name, plan.left)
                 expect_found(rank, seen, start, plan.model, probe, name)
                 own = len(every[rank.rank])
                 rank.expect_equal(seen["left"], own, f"how many batches the list has after training with {name}")
+                expect_bare(run, rank, seen, plan.model, probe, name)
 
 
 def expect_found(rank, seen, start, model, probe, name):
@@ -462,6 +473,20 @@ def expect_found(rank, seen, start, model, probe, name):
     rank.expect_equal(sorted(seen["learning"]), sorted({*start} - {model.frozen}), subject)
     rank.expect(
         seen["mode"], f"the model after training with {name}", "in training mode, as before", "in evaluation mode"
+    )
+
+
+def expect_bare(run, rank, seen, model, probe, name):
+    """A backward pass of the model after the call is a rank's own: nothing is left on the model."""
+    batches = [probe.batch_afterwards(one.secret, name) for one in run]
+    every = [gradient_of(probe, model, batch, seen["after"]) for batch in batches]
+    rank.expect_close(
+        seen["later"],
+        every[rank.rank],
+        f"after training with {name}, the rank's own gradient in a backward pass of the bare model, of parameter",
+        alternatives={"this is the mean of all ranks": replay.mean(every)} if len(every) > 1 else {},
+        budget=2,
+        hint="The call is over, and the model still has something of yours. A hook stays until its handle's `remove()`.",
     )
 
 
