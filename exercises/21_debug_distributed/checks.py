@@ -44,7 +44,10 @@ class Passed(Returned):
 
 
 class InPlace(Handed):
+    """A call of broadcast_in_group: the elements in the tensor's memory, and those it has `elsewhere` now."""
+
     after: Tensor
+    elsewhere: Tensor | None
 
 
 class Model(Attempt):
@@ -128,14 +131,23 @@ def outcome(rank, program, name, kind):
     return seen
 
 
-def expect_same(rank, actual, wanted, subject, wrong=()):
+def expect_same(rank, actual, wanted, subject, wrong=(), hint=None):
     """The same elements in the same shape and dtype; `wrong` names other tensors that they might be."""
-    rank.expect(actual is not None, subject, "a tensor", "something else")
-    rank.expect_like({"result": actual}, {"result": wanted}, subject)
+    rank.expect(actual is not None, subject, "a tensor", "something else", hint=hint)
+    rank.expect_like({"result": actual}, {"result": wanted}, subject, hint=hint)
     if not same(actual, wanted):
         for words, other in dict(wrong).items():
-            rank.expect(not same(actual, other), subject, expected="other elements", actual=words)
-        rank.expect_close(actual, wanted, subject)
+            rank.expect(not same(actual, other), subject, expected="other elements", actual=words, hint=hint)
+        rank.expect_close(actual, wanted, subject, hint=hint_of(actual, wanted) or hint)
+
+
+def hint_of(actual, wanted):
+    """What became of elements that came from the right ranks, where they tell it themselves."""
+    if actual.isnan().any() and not wanted.isnan().any():
+        return "Where does the NaN come from? Another rank has it, and 0 times NaN is NaN: nothing of its must get in."
+    if wanted.dtype is torch.int64 and (actual - wanted).abs().max() < 2**20:
+        return "Only the last digits differ. Which whole numbers does a floating dtype have no room for?"
+    return None
 
 
 def same(one, other):
@@ -206,6 +218,9 @@ def test_mean_loss_in_groups(runs, probe):
 # Two collectives in one order
 
 
+NOBODY_WAITS = "The calls were matched. Which ranks' tensors are in this result, where, how often and in which dtype?"
+
+
 def expect_exchanged(calls, probe):
     for run, name, given, ranks in calls:
         drawn = {one: probe.pair_of(given, run[one].secret, name) for one in ranks}
@@ -215,11 +230,12 @@ def expect_exchanged(calls, probe):
         for one in ranks:
             seen = outcome(run[one], "exchange", name, Returned)
             both = f"what exchange returns for {name}"
+            hint = None if " among " in name else NOBODY_WAITS
             run[one].expect(len(seen["returned"]) == 2, both, "two tensors", f"{len(seen['returned'])}")
             run[one].expect(not seen["needs_gradient"], both, "no gradient needed", "a tensor that needs one")
             total, gathered = seen["returned"]
             expect_total(run[one], total, firsts, drawn[one][0], f"the sum of the first of {name}")
-            expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong)
+            expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong, hint)
             expect_kept(run[one], seen, drawn[one], given, name)
 
 
@@ -232,10 +248,11 @@ def expect_kept(rank, seen, before, given, name):
 
 def expect_total(rank, total, firsts, own, subject):
     wanted = sum(firsts)
-    rank.expect(total is not None, subject, "a tensor", "something else")
-    rank.expect_like({"result": total}, {"result": wanted}, subject)
+    rank.expect(total is not None, subject, "a tensor", "something else", hint=NOBODY_WAITS)
+    rank.expect_like({"result": total}, {"result": wanted}, subject, hint=NOBODY_WAITS)
     wrong = {"this is the rank's own": own} if len(firsts) > 1 else {}
-    rank.expect_close(total, wanted, subject, terms=len(firsts), alternatives=wrong)
+    hint = hint_of(total, wanted) or NOBODY_WAITS
+    rank.expect_close(total, wanted, subject, terms=len(firsts), alternatives=wrong, hint=hint)
 
 
 def test_exchange(runs, probe):
@@ -295,8 +312,21 @@ def expect_broadcast(calls, probe):
         others = {f"these are rank {one}'s elements": drawn[one] for one in ranks[1:]}
         for one in ranks:
             seen = outcome(run[one], "broadcast_in_group", name, InPlace)
-            expect_same(run[one], seen["after"], drawn[ranks[0]], f"the tensor afterwards, {name}", others)
+            expect_filled(run[one], seen, drawn[ranks[0]], f"the tensor afterwards, {name}", others)
             expect_graph(run[one], seen, [given], f"the tensor afterwards, {name}")
+
+
+def expect_filled(rank, seen, wanted, subject, others):
+    """The tensor has these elements in the memory that it had before."""
+    elsewhere = seen["elsewhere"] is not None and same(seen["elsewhere"], wanted)
+    rank.expect(
+        same(seen["after"], wanted) or not elsewhere,
+        subject,
+        "these elements in place",
+        "the right ones in new memory, and in its own what was there before",
+        hint="Whoever has a view of the tensor still sees the old elements. Which calls fill a tensor where it is?",
+    )
+    expect_same(rank, seen["after"], wanted, subject, others)
 
 
 def test_broadcast_in_group(runs, probe):
@@ -486,7 +516,7 @@ def expect_bare(run, rank, seen, model, probe, name):
         f"after training with {name}, the rank's own gradient in a backward pass of the bare model, of parameter",
         alternatives={"this is the mean of all ranks": replay.mean(every)} if len(every) > 1 else {},
         budget=2,
-        hint="The call is over, and the model still has something of yours. A hook stays until its handle's `remove()`.",
+        hint="The call is over, and something of it is still on the model. How long does a hook stay?",
     )
 
 

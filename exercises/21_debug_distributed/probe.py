@@ -246,7 +246,8 @@ def broadcast_in_group(rank):
         tensor = given.placed(own_of(given, rank.secret, name, last), rank)
         memory, before = tensor.detach(), place_of(tensor)
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
-        seen = {"graph": [tensor.requires_grad], "moved": place_of(tensor) != before}
+        moved = place_of(tensor) != before
+        seen = {"graph": [tensor.requires_grad], "moved": moved, "elsewhere": plain(tensor) if moved else None}
         return {**outcome.described(), "after": plain(memory), **seen}
 
     collective(rank, "broadcast_in_group", TENSORS, call, [{"group": dist.group.WORLD}])
@@ -366,7 +367,6 @@ RANKS = {
     "another branch on each rank": turning("<>-<", "><>-", "-<<>"),
     "branches on rank 0 alone": turning("<><", "---", "---"),
     "no branch on rank 0": turning("---", "<>>", "><<"),
-    "other branches in the first step, and one later": turning("<<<", "><<", ">-<", model=Whole),
 }
 UNEVEN = {
     "most batches on the last rank": Plan((2, 3, 5)),
@@ -420,7 +420,7 @@ def trained(rank, program, plans, calls=1):
 
 def leave_gradients(model, left):
     for one in model.parameters():
-        if left == "all" or left and one.requires_grad:
+        if left == "all" or (left and one.requires_grad):
             one.grad = torch.ones_like(one)
 
 
