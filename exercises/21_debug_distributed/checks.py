@@ -351,8 +351,8 @@ def epochs_of(runs, probe):
             for rank in run:
                 seen = outcome(rank, "train_epochs", name, Epochs)
                 taken = len(seen["batches"])
-                subject = f"a rank's steps with {name} in {probe.EPOCHS} epochs"
-                rank.expect(taken == probe.EPOCHS * steps, subject, probe.EPOCHS * steps, taken)
+                epochs = probe.EPOCHS[name]
+                rank.expect_equal(taken, epochs * steps, f"a rank's steps with {name} in {epochs} epochs")
                 strange = [number for batch in seen["batches"] for number in batch if not 0 <= number < samples]
                 rank.expect(not strange, f"the numbers of the samples, {name}", f"below {samples}", strange[:3])
                 by_epoch = [seen["batches"][begin : begin + steps] for begin in range(0, taken, steps)]
@@ -442,14 +442,15 @@ def trained(probe, model, start, steps, weigh=replay.mean):
 def expect_trained(rank, after, wanted, start, steps, model, probe, name, left=False):
     """The parameters after training, `wanted` as `trained` has it; gradients were `left` over from before it or not."""
     rank.expect_like(after, start, f"the parameters after training with {name}")
-    kept = same(after[model.frozen], start[model.frozen])
-    rank.expect(kept, f"the frozen parameter {model.frozen!r} after training with {name}", "as it was", "changed")
+    hint = "What do the gradients hold when the call begins, those of frozen parameters too?" if left else None
+    kept = f"the frozen parameter {model.frozen!r} after training with {name}"
+    rank.expect(same(after[model.frozen], start[model.frozen]), kept, "as it was", "changed", hint=hint)
     subject = f"after training with {name}, parameter"
     how = {"steps": max(len(steps), 1)}
     if all(torch.allclose(after[one], wanted[one], rtol=1e-9, atol=1e-12) for one in wanted):
         return
     wrong = mistakes(rank, partial(trained, probe, model, start), steps, left)
-    rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, **how)
+    rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, hint=hint, **how)
 
 
 def mistakes(rank, trained, steps, left):

@@ -456,8 +456,9 @@ def train_by_hand(rank):
     trained(rank, "train_by_hand", BY_HAND, calls=2)
 
 
-EPOCHS, BATCH_SIZE = 3, 8
+BATCH_SIZE = 8
 SAMPLES = {"40 samples": 40, "41 samples": 41}
+EPOCHS = {"40 samples": 3, "41 samples": 10}
 
 
 class Data(spies.NumberedData):
@@ -471,7 +472,7 @@ class Data(spies.NumberedData):
 def train_epochs(rank):
     for name, samples in SAMPLES.items():
         model = Straight(rank, name)
-        handed = groups.wrapped(rank, model), Data(samples, rank.seed), EPOCHS, BATCH_SIZE, optimizer_of(model)
+        handed = groups.wrapped(rank, model), Data(samples, rank.seed), EPOCHS[name], BATCH_SIZE, optimizer_of(model)
         outcome = rank.attempt(rank.student.train_epochs, *handed, loss_fn)
         if rank.world_size > 1:
             dist.barrier()
