@@ -322,7 +322,7 @@ def expect_filled(rank, seen, wanted, subject, others):
     rank.expect(
         same(seen["after"], wanted) or not elsewhere,
         subject,
-        "these elements in place",
+        "the elements of the first rank, in place",
         "the right ones in new memory, and in its own what was there before",
         hint="Whoever has a view of the tensor still sees the old elements. Which calls fill a tensor where it is?",
     )
