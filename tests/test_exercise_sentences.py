@@ -150,3 +150,33 @@ def test_gradients_that_are_taken_for_zeros_are_charged_once(
     monkeypatch.setattr(checks, "holds", holds)
     checks.test_zero_grad(None, probe)
     assert seen == asked
+
+
+def failure_of_21(name: str, *handed: Any) -> Finding:
+    """What one of the expectations of 21 says of a rank."""
+    case = catalog.load("21_debug_distributed", ROOT).cases[0]
+    ranks = tuple(RankRecord(rank=rank, ending=Finished(), observations={}) for rank in range(case.world_size))
+    rank = RunView(Run(case=case, ranks=ranks, seconds=1.0))[1]
+    with pytest.raises(CheckFailed) as failed:
+        getattr(checks_of("21_debug_distributed"), name)(rank, *handed)
+    return failed.value.findings[0]
+
+
+def test_right_elements_in_new_memory_are_told_from_wrong_ones() -> None:
+    """21: whoever sets `tensor.data` has received rightly, and the old memory has the rank's own elements still."""
+    own, wanted = torch.zeros(3), torch.ones(3)
+    seen = {"after": own, "elsewhere": wanted}
+    finding = failure_of_21("expect_filled", seen, wanted, "the tensor", {"these are rank 1's elements": own})
+    assert finding.actual == "the right ones in new memory, and in its own what was there before"
+    seen = {"after": own, "elsewhere": own}
+    finding = failure_of_21("expect_filled", seen, wanted, "the tensor", {"these are rank 1's elements": own})
+    assert finding.actual == "these are rank 1's elements"
+
+
+def test_a_wrong_value_has_a_hint_that_fits_it() -> None:
+    """21: the hints of the checks are for ranks that wait and for strides."""
+    wanted, nan = torch.ones(3), torch.full((3,), torch.nan)
+    assert "0 times NaN" in str(failure_of_21("expect_same", nan, wanted, "the tensor").hint)
+    large = torch.tensor([2**60 + 1])
+    assert "last digits" in str(failure_of_21("expect_total", large - 1, [large], large, "the sum").hint)
+    assert "The calls were matched" in str(failure_of_21("expect_total", wanted, [wanted, wanted], wanted, "it").hint)

@@ -44,7 +44,10 @@ class Passed(Returned):
 
 
 class InPlace(Handed):
+    """A call of broadcast_in_group: the elements in the tensor's memory, and those it has `elsewhere` now."""
+
     after: Tensor
+    elsewhere: Tensor | None
 
 
 class Model(Attempt):
@@ -57,9 +60,10 @@ class Model(Attempt):
 
 
 class Trained(Model):
-    """Also how many batches there are afterwards."""
+    """Also how many batches there are afterwards, and the gradients of a backward pass of this rank alone."""
 
     left: int
+    later: Tensors
 
 
 class Epochs(Model):
@@ -127,14 +131,23 @@ def outcome(rank, program, name, kind):
     return seen
 
 
-def expect_same(rank, actual, wanted, subject, wrong=()):
+def expect_same(rank, actual, wanted, subject, wrong=(), hint=None):
     """The same elements in the same shape and dtype; `wrong` names other tensors that they might be."""
-    rank.expect(actual is not None, subject, "a tensor", "something else")
-    rank.expect_like({"result": actual}, {"result": wanted}, subject)
+    rank.expect(actual is not None, subject, "a tensor", "something else", hint=hint)
+    rank.expect_like({"result": actual}, {"result": wanted}, subject, hint=hint)
     if not same(actual, wanted):
         for words, other in dict(wrong).items():
-            rank.expect(not same(actual, other), subject, expected="other elements", actual=words)
-        rank.expect_close(actual, wanted, subject)
+            rank.expect(not same(actual, other), subject, expected="other elements", actual=words, hint=hint)
+        rank.expect_close(actual, wanted, subject, hint=hint_of(actual, wanted) or hint)
+
+
+def hint_of(actual, wanted):
+    """What became of elements that came from the right ranks, where they tell it themselves."""
+    if actual.isnan().any() and not wanted.isnan().any():
+        return "Where does the NaN come from? Another rank has it, and 0 times NaN is NaN: nothing of its must get in."
+    if wanted.dtype is torch.int64 and (actual - wanted).abs().max() < 2**20:
+        return "Only the last digits differ. Which whole numbers does a floating dtype have no room for?"
+    return None
 
 
 def same(one, other):
@@ -205,6 +218,9 @@ def test_mean_loss_in_groups(runs, probe):
 # Two collectives in one order
 
 
+NOBODY_WAITS = "The calls were matched. Which ranks' tensors are in this result, where, how often and in which dtype?"
+
+
 def expect_exchanged(calls, probe):
     for run, name, given, ranks in calls:
         drawn = {one: probe.pair_of(given, run[one].secret, name) for one in ranks}
@@ -214,11 +230,12 @@ def expect_exchanged(calls, probe):
         for one in ranks:
             seen = outcome(run[one], "exchange", name, Returned)
             both = f"what exchange returns for {name}"
+            hint = None if " among " in name else NOBODY_WAITS
             run[one].expect(len(seen["returned"]) == 2, both, "two tensors", f"{len(seen['returned'])}")
             run[one].expect(not seen["needs_gradient"], both, "no gradient needed", "a tensor that needs one")
             total, gathered = seen["returned"]
             expect_total(run[one], total, firsts, drawn[one][0], f"the sum of the first of {name}")
-            expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong)
+            expect_same(run[one], gathered, torch.stack(seconds), f"all the second of {name}", wrong, hint)
             expect_kept(run[one], seen, drawn[one], given, name)
 
 
@@ -231,10 +248,11 @@ def expect_kept(rank, seen, before, given, name):
 
 def expect_total(rank, total, firsts, own, subject):
     wanted = sum(firsts)
-    rank.expect(total is not None, subject, "a tensor", "something else")
-    rank.expect_like({"result": total}, {"result": wanted}, subject)
+    rank.expect(total is not None, subject, "a tensor", "something else", hint=NOBODY_WAITS)
+    rank.expect_like({"result": total}, {"result": wanted}, subject, hint=NOBODY_WAITS)
     wrong = {"this is the rank's own": own} if len(firsts) > 1 else {}
-    rank.expect_close(total, wanted, subject, terms=len(firsts), alternatives=wrong)
+    hint = hint_of(total, wanted) or NOBODY_WAITS
+    rank.expect_close(total, wanted, subject, terms=len(firsts), alternatives=wrong, hint=hint)
 
 
 def test_exchange(runs, probe):
@@ -294,8 +312,21 @@ def expect_broadcast(calls, probe):
         others = {f"these are rank {one}'s elements": drawn[one] for one in ranks[1:]}
         for one in ranks:
             seen = outcome(run[one], "broadcast_in_group", name, InPlace)
-            expect_same(run[one], seen["after"], drawn[ranks[0]], f"the tensor afterwards, {name}", others)
+            expect_filled(run[one], seen, drawn[ranks[0]], f"the tensor afterwards, {name}", others)
             expect_graph(run[one], seen, [given], f"the tensor afterwards, {name}")
+
+
+def expect_filled(rank, seen, wanted, subject, others):
+    """The tensor has these elements in the memory that it had before."""
+    elsewhere = seen["elsewhere"] is not None and same(seen["elsewhere"], wanted)
+    rank.expect(
+        same(seen["after"], wanted) or not elsewhere,
+        subject,
+        "the elements of the first rank, in place",
+        "the right ones in new memory, and in its own what was there before",
+        hint="Whoever has a view of the tensor still sees the old elements. Which calls fill a tensor where it is?",
+    )
+    expect_same(rank, seen["after"], wanted, subject, others)
 
 
 def test_broadcast_in_group(runs, probe):
@@ -320,8 +351,8 @@ def epochs_of(runs, probe):
             for rank in run:
                 seen = outcome(rank, "train_epochs", name, Epochs)
                 taken = len(seen["batches"])
-                subject = f"a rank's steps with {name} in {probe.EPOCHS} epochs"
-                rank.expect(taken == probe.EPOCHS * steps, subject, probe.EPOCHS * steps, taken)
+                epochs = probe.EPOCHS[name]
+                rank.expect_equal(taken, epochs * steps, f"a rank's steps with {name} in {epochs} epochs")
                 strange = [number for batch in seen["batches"] for number in batch if not 0 <= number < samples]
                 rank.expect(not strange, f"the numbers of the samples, {name}", f"below {samples}", strange[:3])
                 by_epoch = [seen["batches"][begin : begin + steps] for begin in range(0, taken, steps)]
@@ -408,20 +439,21 @@ def trained(probe, model, start, steps, weigh=replay.mean):
     return optimizer.values
 
 
-def expect_trained(rank, after, wanted, start, steps, model, probe, name):
-    """The parameters after training, `wanted` as `trained` has it."""
+def expect_trained(rank, after, wanted, start, steps, model, probe, name, left=False):
+    """The parameters after training, `wanted` as `trained` has it; gradients were `left` over from before it or not."""
     rank.expect_like(after, start, f"the parameters after training with {name}")
-    kept = same(after[model.frozen], start[model.frozen])
-    rank.expect(kept, f"the frozen parameter {model.frozen!r} after training with {name}", "as it was", "changed")
+    hint = "What do the gradients hold when the call begins, those of frozen parameters too?" if left else None
+    kept = f"the frozen parameter {model.frozen!r} after training with {name}"
+    rank.expect(same(after[model.frozen], start[model.frozen]), kept, "as it was", "changed", hint=hint)
     subject = f"after training with {name}, parameter"
     how = {"steps": max(len(steps), 1)}
     if all(torch.allclose(after[one], wanted[one], rtol=1e-9, atol=1e-12) for one in wanted):
         return
-    wrong = mistakes(rank, partial(trained, probe, model, start), steps)
-    rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, **how)
+    wrong = mistakes(rank, partial(trained, probe, model, start), steps, left)
+    rank.expect_close(after, wanted, subject, alternatives=wrong, stale=start, budget=2, hint=hint, **how)
 
 
-def mistakes(rank, trained, steps):
+def mistakes(rank, trained, steps, left):
     """What common mistakes lead to, by a clause that names them."""
     ranks, shortest = rank.world_size, [batches for batches in steps if len(batches) == rank.world_size]
     found = {
@@ -434,9 +466,18 @@ def mistakes(rank, trained, steps):
         ),
         "the steps stop where the first rank has no batch left": trained(shortest),
     }
+    if left:
+        ones = itertools.chain([1.0], itertools.repeat(0.0))  # by step
+        found["the gradients from before the call count in the first step"] = trained(
+            steps, lambda every: added(replay.mean(every), next(ones))
+        )
     if all(len(batches) == ranks for batches in steps):
         found["the rank trained by its own gradients alone"] = trained(steps, lambda every: every[rank.rank])
     return found
+
+
+def added(tensors, number):
+    return {name: one + number for name, one in tensors.items()}
 
 
 def expect_all_trained(runs, probe, program, plans, before=()):
@@ -450,10 +491,11 @@ def expect_all_trained(runs, probe, program, plans, before=()):
             wanted = trained(probe, plan.model, start, steps)
             for rank in run:
                 seen = outcome(rank, program, name, Trained)
-                expect_trained(rank, seen["after"], wanted, start, steps, plan.model, probe, name)
+                expect_trained(rank, seen["after"], wanted, start, steps, plan.model, probe, name, plan.left)
                 expect_found(rank, seen, start, plan.model, probe, name)
                 own = len(every[rank.rank])
                 rank.expect_equal(seen["left"], own, f"how many batches the list has after training with {name}")
+                expect_bare(run, rank, seen, plan.model, probe, name)
 
 
 def expect_found(rank, seen, start, model, probe, name):
@@ -462,6 +504,20 @@ def expect_found(rank, seen, start, model, probe, name):
     rank.expect_equal(sorted(seen["learning"]), sorted({*start} - {model.frozen}), subject)
     rank.expect(
         seen["mode"], f"the model after training with {name}", "in training mode, as before", "in evaluation mode"
+    )
+
+
+def expect_bare(run, rank, seen, model, probe, name):
+    """A backward pass of the model after the call is a rank's own: nothing is left on the model."""
+    batches = [probe.batch_afterwards(one.secret, name) for one in run]
+    every = [gradient_of(probe, model, batch, seen["after"]) for batch in batches]
+    rank.expect_close(
+        seen["later"],
+        every[rank.rank],
+        f"after training with {name}, the rank's own gradient in a backward pass of the bare model, of parameter",
+        alternatives={"this is the mean of all ranks": replay.mean(every)} if len(every) > 1 else {},
+        budget=2,
+        hint="The call is over, and something of it is still on the model. How long does a hook stay?",
     )
 
 

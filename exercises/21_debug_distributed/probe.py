@@ -246,7 +246,8 @@ def broadcast_in_group(rank):
         tensor = given.placed(own_of(given, rank.secret, name, last), rank)
         memory, before = tensor.detach(), place_of(tensor)
         outcome = rank.attempt(rank.student.broadcast_in_group, tensor, **group)
-        seen = {"graph": [tensor.requires_grad], "moved": place_of(tensor) != before}
+        moved = place_of(tensor) != before
+        seen = {"graph": [tensor.requires_grad], "moved": moved, "elsewhere": plain(tensor) if moved else None}
         return {**outcome.described(), "after": plain(memory), **seen}
 
     collective(rank, "broadcast_in_group", TENSORS, call, [{"group": dist.group.WORLD}])
@@ -260,13 +261,12 @@ PARAMETERS = {
     **dict.fromkeys(("first", "still", "left", "right", "never"), (WIDTH, WIDTH)),
     "last": (OUT, WIDTH),
 }
-"""Shapes by name. A straight model has the first and the last, and a frozen one in between."""
+"""Shapes by name."""
 
 
 def initial(seed, model, name):
     """What a model begins with, by name."""
-    wanted = PARAMETERS if model is Branching else ("first", "left", "last")
-    return {one: values.normal(PARAMETERS[one], seed, name, one, scale=WIDTH**-0.5) for one in wanted}
+    return {one: values.normal(PARAMETERS[one], seed, name, one, scale=WIDTH**-0.5) for one in model.names}
 
 
 class Network(spies.FunctionalModel):
@@ -288,7 +288,7 @@ class Network(spies.FunctionalModel):
 class Straight(Network):
     """Its middle layer is frozen."""
 
-    frozen, decay = "left", 0.1
+    names, frozen, decay = ("first", "left", "last"), "left", 0.1
 
     @staticmethod
     def compute(tensors, inputs):
@@ -296,51 +296,72 @@ class Straight(Network):
         return linear(torch.tanh(linear(hidden, tensors["left"])), tensors["last"])
 
 
-class Branching(Network):
-    """Goes left or right by the first input's sign, or nowhere where it is 0. One layer before that is frozen."""
+WAYS = {"<": ("left",), "-": (), ">": ("right",), "+": ("left", "right")}
+"""The layers that a model takes on a way, of which its first input is the number."""
 
-    frozen, decay = "still", 0.0
+
+class Branching(Network):
+    """Goes left or right, nowhere or both ways, by its first input. One layer before that is frozen, another is never
+    used."""
+
+    names, frozen, decay = tuple(PARAMETERS), "still", 0.0
 
     @staticmethod
     def compute(tensors, inputs):
-        hidden, way = torch.tanh(linear(inputs[:, 1:], tensors["first"])), float(inputs[0, 0])
+        hidden = torch.tanh(linear(inputs[:, 1:], tensors["first"]))
         hidden = torch.tanh(linear(hidden, tensors["still"]))
-        if way:
-            hidden = torch.tanh(linear(hidden, tensors["left" if way < 0 else "right"]))
+        for layer in [*WAYS.values()][int(inputs[0, 0])]:
+            hidden = torch.tanh(linear(hidden, tensors[layer]))
         return linear(hidden, tensors["last"])
+
+
+class Whole(Branching):
+    """Both ways take all of its layers."""
+
+    names = tuple(one for one in PARAMETERS if one != "never")
 
 
 @dataclass(frozen=True)
 class Plan:
     """A training: how many batches each rank has, of 1 to 4 samples. `ways` has for each rank where its batches turn,
-    "<", ">" or "-"."""
+    as WAYS has it. Which parameters have a gradient of ones before the first step: those that are `left` "trained", or
+    "all", with those that are frozen."""
 
     batches: tuple = (4, 4, 4)
     ways: tuple = ()
     model: type = field(default=Straight)
+    left: str = ""
 
     def of(self, secret, name, rank):
         """A rank's batches: pairs (inputs, targets), both float64, of shapes (samples, 1 + WIDTH), (samples, OUT)."""
         ways = self.ways[rank] if self.ways else ">" * self.batches[rank]
-        return [self._batch(secret, name, step, "<->".index(way) - 1) for step, way in enumerate(ways)]
-
-    @staticmethod
-    def _batch(secret, name, step, way):
-        samples = values.random_for(secret, name, step).randint(1, 4)
-        features = values.normal((samples, WIDTH), secret, name, step, "inputs")
-        inputs = torch.cat([torch.full((samples, 1), float(way), dtype=F64), features], dim=1)
-        return inputs, values.normal((samples, OUT), secret, name, step, "targets")
+        return [batch(secret, name, step, way) for step, way in enumerate(ways)]
 
 
-def turning(*ways):
-    return Plan(ways=ways, model=Branching)
+def batch(secret, name, step, way):
+    samples = values.random_for(secret, name, step).randint(1, 4)
+    features = values.normal((samples, WIDTH), secret, name, step, "inputs")
+    number = torch.full((samples, 1), float([*WAYS].index(way)), dtype=F64)
+    return torch.cat([number, features], dim=1), values.normal((samples, OUT), secret, name, step, "targets")
 
 
+def batch_afterwards(secret, name):
+    """A rank's batch for a backward pass after the training, which uses every layer that is ever used."""
+    return batch(secret, name, "afterwards", "+")
+
+
+def turning(*ways, model=Branching, left=""):
+    return Plan(ways=ways, model=model, left=left)
+
+
+LEFT = "gradients left over from before the call"
 BRANCHES = {
     "one branch in the first two steps": turning("<<>>", "<<>>", "<<>>"),
     "all ranks in one branch, another in each step": turning("<><>", "<><>", "<><>"),
     "a last step in one branch": turning("><", "><", "><"),
     "no batch": turning("", "", ""),
+    "all parameters in the first step, and fewer later": turning("+<>", "+<>", "+<>", model=Whole),
+    LEFT: turning("<>", "<>", "<>", left="trained"),
 }
 RANKS = {
     "another branch on each rank": turning("<>-<", "><>-", "-<<>"),
@@ -351,13 +372,19 @@ UNEVEN = {
     "most batches on the last rank": Plan((2, 3, 5)),
     "most batches on rank 0": Plan((4, 1, 3)),
     "as many batches on each rank": Plan((3, 3, 3)),
+    LEFT: Plan((1, 2, 3), left="all"),
 }
 NONE = {
     "no batch on rank 0": Plan((0, 2, 4)),
     "no batch on the last ranks": Plan((3, 0, 0)),
     "no batch on any rank": Plan((0, 0, 0)),
 }
-BY_HAND = {"four steps": Plan(), "one step": Plan((1, 1, 1)), "no batch": Plan((0, 0, 0))}
+BY_HAND = {
+    "four steps": Plan(),
+    "one step": Plan((1, 1, 1)),
+    "no batch": Plan((0, 0, 0)),
+    LEFT: Plan((2, 2, 2), left="all"),
+}
 
 
 def loss_fn(outputs, targets):
@@ -379,13 +406,31 @@ def trained(rank, program, plans, calls=1):
     for name, plan in plans.items():
         model = plan.model(rank, name)
         optimizer = optimizer_of(model)
+        leave_gradients(model, plan.left)
         batches = [tuple(one.to(rank.device) for one in pair) for pair in plan.of(rank.secret, name, rank.rank)]
         parts = [batches[call * len(batches) // calls : (call + 1) * len(batches) // calls] for call in range(calls)]
         outcome = rank.attempt(in_parts, getattr(rank.student, program), model, parts, optimizer)
         if rank.world_size > 1:
             dist.barrier()  # as for the others
         seen = {**found(model), "left": sum(map(len, parts))}
-        rank.record(f"{program}: {name}", {**outcome.described(), **seen})
+        came = outcome.described()
+        later = {} if came["raised"] else gradients_afterwards(rank, model, name)
+        rank.record(f"{program}: {name}", {**came, **seen, "later": later})
+
+
+def leave_gradients(model, left):
+    for one in model.parameters():
+        if left == "all" or (left and one.requires_grad):
+            one.grad = torch.ones_like(one)
+
+
+def gradients_afterwards(rank, model, name):
+    """Those of a backward pass of the bare model, which all ranks take, each with a batch of its own."""
+    model.zero_grad()
+    inputs, targets = [one.to(rank.device) for one in batch_afterwards(rank.secret, name)]
+    loss_fn(model(inputs), targets).backward()
+    learning = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return {name: plain(torch.zeros_like(one) if one.grad is None else one.grad) for name, one in learning.items()}
 
 
 def in_parts(program, model, parts, optimizer):
@@ -411,8 +456,9 @@ def train_by_hand(rank):
     trained(rank, "train_by_hand", BY_HAND, calls=2)
 
 
-EPOCHS, BATCH_SIZE = 3, 8
+BATCH_SIZE = 8
 SAMPLES = {"40 samples": 40, "41 samples": 41}
+EPOCHS = {"40 samples": 3, "41 samples": 10}
 
 
 class Data(spies.NumberedData):
@@ -426,7 +472,7 @@ class Data(spies.NumberedData):
 def train_epochs(rank):
     for name, samples in SAMPLES.items():
         model = Straight(rank, name)
-        handed = groups.wrapped(rank, model), Data(samples, rank.seed), EPOCHS, BATCH_SIZE, optimizer_of(model)
+        handed = groups.wrapped(rank, model), Data(samples, rank.seed), EPOCHS[name], BATCH_SIZE, optimizer_of(model)
         outcome = rank.attempt(rank.student.train_epochs, *handed, loss_fn)
         if rank.world_size > 1:
             dist.barrier()
