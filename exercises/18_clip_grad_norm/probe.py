@@ -26,7 +26,8 @@ ODD = {"inf": math.inf, "nan": math.nan}
 @dataclass(frozen=True)
 class Shard:
     """One parameter of a rank. Its gradient is "normal", "unit" (of norm 1, or of the scale), "zero", "none" (there is
-    none), "inf" or "nan"; `layout` says how it lies in memory: "whole", "transposed", or as a "view" of something longer."""
+    none), "inf" or "nan"; `layout` says how it lies in memory: "whole", "transposed", or as a "view" of something
+    longer."""
 
     shape: tuple = (5,)
     dtype: torch.dtype = F64
