@@ -93,25 +93,24 @@ SMALL = {
     "gradients without an element above 1000": Given(1000, INF),
     "a max_norm of infinity": Given(INF),
     "gradients that are all zero": Given(shards=((Shard(gradient="zero"), Shard((3, 4), gradient="zero")),)),
-    "gradients of norm 1000000.04, and a max_norm of 1000000.05": on_first(1e6 + 0.04, 1e6 + 0.05),
-    "gradients of norm 5e38, and a max_norm of 1e39": on_first(5e38, 1e39),
 }
-"""In float32 1000000.04 is more than 1000000.05, and 5e38 is infinite."""
 UNIT = ((Shard(gradient="unit"),),)
 TOGETHER = {
     "gradients of norm 1 on each rank, and a max_norm of 1.2": Given(1.2, shards=UNIT),
     "gradients of norm 1 on each rank, and a max_norm of 1.732": Given(1.732, shards=UNIT),
     "gradients of norm 1 on each rank, and a max_norm of 1.732053": Given(1.732053, shards=UNIT),
+    "gradients of norm 1000000.04, and a max_norm of 1000000.05": on_first(1e6 + 0.04, 1e6 + 0.05),
+    "gradients of norm 1000000.02, and a max_norm of 1000000.01": on_first(1e6 + 0.02, 1e6 + 0.01),
+    "gradients of norm 5e38, and a max_norm of 1e39": on_first(5e38, 1e39),
 }
-"""Two ranks have a norm of 1.4142 together, three have 1.7320508."""
+"""Two ranks have a norm of 1.4142 together, three have 1.7320508. In float32 1000000.04 is more than 1000000.05,
+1000000.02 is 1000000, and 5e38 is infinite."""
 TINY = {
     "tiny gradients": Given(1e-4, scale=1e-3),
     "gradients of norm above 1e6": Given(1.0, scale=1e6),
     "a max_norm of 0": Given(0.0),
     "gradients that are all zero, and a max_norm of 0": Given(0.0, shards=((Shard(gradient="zero"),),)),
-    "gradients of norm 1000000.02, and a max_norm of 1000000.01": on_first(1e6 + 0.02, 1e6 + 0.01),
 }
-"""In float32 1000000.02 is 1000000."""
 LONG = {"a gradient of 1 MiB": Given(0.5, shards=((Shard((2**17,)),),))}
 """Whoever sends it sends more than the kernel's count may differ from what is told of the calls."""
 PLACES = {
