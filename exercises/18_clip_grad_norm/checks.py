@@ -292,8 +292,20 @@ def test_in_place(runs, probe):
         for other in filter(lambda other: came_through(run, other), probe.CALLS):
             for rank in run:
                 expect_in_place(rank, other)
-                for what in clipped(rank, other)["changed"]:
-                    rank.fail(f"{what} after the call with {other}", expected="as before", actual="changed")
+                expect_rest_kept(rank, other, "")
+        for other, given in probe.CALLS.items():
+            if given.norm_type not in (2.0, math.inf) and run.came_to([other]):  # one that may be refused
+                for rank in run:
+                    if "ValueError" in rank.read(other, Clipped)["raised"]:
+                        expect_rest_kept(rank, other, ", which raised ValueError")
+
+
+def expect_rest_kept(rank, name, came_of_it):
+    """Nothing beside the gradients is another one after the call."""
+    hint = "What a call sets it puts back, however it ends: a `with` does so, and `finally`."
+    for what in rank.read(name, Clipped)["changed"]:
+        subject = f"{what} after the call with {name}{came_of_it}"
+        rank.fail(subject, expected="as before", actual="changed", hint=hint)
 
 
 def expect_in_place(rank, name):

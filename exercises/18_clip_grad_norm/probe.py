@@ -25,8 +25,9 @@ ODD = {"inf": math.inf, "nan": math.nan}
 
 @dataclass(frozen=True)
 class Shard:
-    """One parameter of a rank. Its gradient is "normal", "unit" (of norm 1), "zero", "none" (there is none), "inf" or
-    "nan"; `layout` says how it lies in memory: "whole", "transposed", or as a "view" of something longer."""
+    """One parameter of a rank. Its gradient is "normal", "unit" (of norm 1, or of the scale), "zero", "none" (there is
+    none), "inf" or "nan"; `layout` says how it lies in memory: "whole", "transposed", or as a "view" of something
+    longer."""
 
     shape: tuple = (5,)
     dtype: torch.dtype = F64
@@ -40,7 +41,7 @@ class Shard:
         drawn = normal(self.shape, *place, scale=scale)
         if self.gradient in ODD:
             drawn.view(-1)[1] = ODD[self.gradient]
-        kinds = {"none": None, "unit": drawn / drawn.norm(), "zero": torch.zeros(self.shape, dtype=F64)}
+        kinds = {"none": None, "unit": drawn / drawn.norm() * scale, "zero": torch.zeros(self.shape, dtype=F64)}
         drawn = kinds.get(self.gradient, drawn)
         return None if drawn is None else drawn.to(self.dtype)
 
@@ -80,6 +81,11 @@ def with_odd(gradient):
     return (Shard(), Shard((3, 4), gradient=gradient))
 
 
+def on_first(norm, max_norm):
+    """Gradients of this norm on the first rank, and zeros on the others."""
+    return Given(max_norm, shards=((Shard(gradient="zero"),),), odd=("first", (Shard(gradient="unit"),)), scale=norm)
+
+
 FIRST = {"gradients of norm above 0.5": Given(0.5, shards=((Shard(), Shard((20, 30))),))}
 MAXIMUM = {"gradients with an element above 0.1": Given(0.1, INF)}
 SMALL = {
@@ -93,8 +99,12 @@ TOGETHER = {
     "gradients of norm 1 on each rank, and a max_norm of 1.2": Given(1.2, shards=UNIT),
     "gradients of norm 1 on each rank, and a max_norm of 1.732": Given(1.732, shards=UNIT),
     "gradients of norm 1 on each rank, and a max_norm of 1.732053": Given(1.732053, shards=UNIT),
+    "gradients of norm 1000000.04, and a max_norm of 1000000.05": on_first(1e6 + 0.04, 1e6 + 0.05),
+    "gradients of norm 1000000.02, and a max_norm of 1000000.01": on_first(1e6 + 0.02, 1e6 + 0.01),
+    "gradients of norm 5e38, and a max_norm of 1e39": on_first(5e38, 1e39),
 }
-"""Two ranks have a norm of 1.4142 together, three have 1.7320508."""
+"""Two ranks have a norm of 1.4142 together, three have 1.7320508. In float32 1000000.04 is more than 1000000.05,
+1000000.02 is 1000000, and 5e38 is infinite."""
 TINY = {
     "tiny gradients": Given(1e-4, scale=1e-3),
     "gradients of norm above 1e6": Given(1.0, scale=1e6),

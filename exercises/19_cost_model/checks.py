@@ -63,6 +63,7 @@ class Picture(TypedDict):
     bare: float
     within: float
     missing: float
+    unseen: list[str]
 
 
 # -- the formulas -----------------------------------------------------------------------------------------------------
@@ -548,10 +549,14 @@ def drawn(seen):
     return sorted((line["x"], line["y"]) for line in lines_of(seen))
 
 
-def test_png(runs):
+def test_png(runs, probe):
     """A path gets a PNG of the figure, and without one nothing is written"""
     kinds = ["a str", "a pathlib.Path"]
-    for family, name, (first, other) in ((OVERHEAD, "overhead.png", kinds), (SCALING, "scaling.png", kinds[::-1])):
+    overhead, scaling = probe.overhead_arguments, probe.scaling_arguments
+    for family, name, (first, other), arguments in (
+        (OVERHEAD, "overhead.png", kinds, overhead),
+        (SCALING, "scaling.png", kinds[::-1], scaling),
+    ):
         for run in runs(family):
             for rank in run:
                 figure(rank, "second", f"{FUNCTION[family]} with {first} for its path")
@@ -559,6 +564,7 @@ def test_png(runs):
                 written = f"files that {FUNCTION[family]} wrote where the path is"
                 rank.expect_equal(rank.read("files", list[str]), [name], f"{written} {first}")
                 expect_picture(rank, rank.read("picture", Picture), name)
+                expect_seen(rank, rank.read("second", Figure), arguments(rank.secret, "second")["links"], name)
                 figure(rank, "third", f"{FUNCTION[family]} with {other} for its path")
                 more = rank.read("further files", list[str])
                 rank.expect_equal(more, [f"plots/further.{name}"], f"{written} {other}")
@@ -587,6 +593,21 @@ def expect_picture(rank, seen, name):
     rank.expect(complete, f"the picture in {name}", whole, f"{share:.0%} of it; {early}")
     late = f"{seen['missing']:.1%} of it are not there, or at other places; {early}"
     rank.expect(seen["missing"] < MISSING, f"the picture in {name}", whole, late)
+
+
+def expect_seen(rank, seen, links, name):
+    """The lines of the links, a title and the axes' labels are to be seen, where there are such."""
+    hidden = rank.read("picture", Picture)["unseen"]
+    hint = "What is transparent, or as white as what it is drawn on, is in the figure and not in the picture."
+    for link in links:
+        lines = named(seen, link)
+        shown = not lines or any(line["label"].strip() not in hidden for line in lines)
+        rank.expect(shown, f"the line of {link!r} in {name}", "to be seen", "nothing of it", hint=hint)
+    titles = seen["titles"]
+    shown = not titles or any(title.strip() not in hidden for title in titles)
+    rank.expect(shown, f"the title in {name}", "to be seen", "nothing of it", hint=hint)
+    for label in (label for axes in axes_of(seen, links) for label in axes["labels"]):
+        rank.expect(label not in hidden, f"the label {label!r} in {name}", "to be seen", "nothing of it", hint=hint)
 
 
 def test_leaves(runs):

@@ -326,6 +326,9 @@ def in_order(argument):
     return [*argument.items()] if isinstance(argument, dict) else argument
 
 
+TITLES = ("left", "center", "right")
+
+
 def described(outcome):
     """A figure as plain data; what was raised, where that is what came."""
     from matplotlib.figure import Figure
@@ -334,7 +337,7 @@ def described(outcome):
     seen = {**outcome.described(), "kind": type(figure).__name__, "axes": [], "titles": [], "legend": [], "beside": []}
     if isinstance(figure, Figure):
         legends = [one for one in [*(axes.get_legend() for axes in figure.axes), *figure.legends] if one]
-        titles = [axes.get_title(loc=place) for axes in figure.axes for place in ("left", "center", "right")]
+        titles = [axes.get_title(loc=place) for axes in figure.axes for place in TITLES]
         seen["kind"] = "Figure"
         seen["axes"] = [axes_described(axes, figure) for axes in figure.axes]
         seen["titles"] = [str(title) for title in (*titles, figure.get_suptitle()) if str(title).strip()]
@@ -502,12 +505,12 @@ def interleaved(rank, draw, ours, theirs):
 def picture(path, figure):
     """The first bytes of the file that was saved, its size in pixels, and how much there is to be seen in it, beside
     what the figure itself shows at that size, and what it would without its legends; which part of a legend is in it,
-    and which part of what the figure shows is not where it should be."""
+    and which part of what the figure shows is not where it should be; and what is in the figure, and not to be seen."""
     from matplotlib.figure import Figure
 
     data = path.read_bytes() if path.is_file() else b""
     seen = {"signature": data[:8], "width": 0, "height": 0, "detail": 0.0, "wanted": 0.0, "bare": 0.0}
-    seen |= {"within": 1.0, "missing": 0.0}
+    seen |= {"within": 1.0, "missing": 0.0, "unseen": []}
     with contextlib.suppress(Exception):  # a file that is no picture
         pixels = decoded(data)
         seen |= {"width": pixels.shape[1], "height": pixels.shape[0], "detail": detail(pixels)}
@@ -521,7 +524,37 @@ def picture(path, figure):
             for legend in legends:
                 legend.set_visible(False)
             seen["bare"] = detail(drawn(figure, options))
+            seen["unseen"] = unseen(figure)
     return seen
+
+
+def unseen(figure):
+    """The labels of lines, and the titles and labels of axes, that change no pixel where they are drawn. Each is drawn
+    alone over a drawing of all the rest, as it stood when the figure was drawn last."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    words = {axes.get_title(loc=place) for axes in figure.axes for place in TITLES}
+    words |= {label for axes in figure.axes for label in (axes.get_xlabel(), axes.get_ylabel())}
+    words |= {figure.get_suptitle(), figure.get_supxlabel(), figure.get_supylabel()}
+    artists = [(str(line.get_label()), line) for axes in figure.axes for line in axes.lines if line.get_visible()]
+    texts = figure.findobj(lambda one: isinstance(one, Text) and one.get_visible() and one.get_text() in words - {""})
+    artists += [(text.get_text(), text) for text in texts]
+    alphas = [artist.get_alpha() for _, artist in artists]
+    for _, artist in artists:
+        artist.set_alpha(0.0)  # and not invisible, for that moves titles
+    figure.set_layout_engine("none")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    rest, before = canvas.copy_from_bbox(figure.bbox), bytes(canvas.buffer_rgba())
+    shown = set()
+    for (word, artist), alpha in zip(artists, alphas, strict=True):
+        artist.set_alpha(alpha)
+        artist.draw(canvas.get_renderer())
+        if bytes(canvas.buffer_rgba()) != before:
+            shown.add(word)
+        canvas.restore_region(rest)
+    return sorted({word.strip() for word, _ in artists if word not in shown})
 
 
 def within(legend, figure):
