@@ -18,6 +18,8 @@ History = list[Tensors]
 """The full state after each step."""
 Drawn = list[list[Tensor]]
 """The random numbers of a step's blocks, by step."""
+AFTER_STATE = "torch's random numbers after full_state_dict"
+SEED = "Which numbers do blocks draw in the next step, after what full_state_dict does to torch's generator?"
 SMALL = 1024
 """Bytes. What is smaller does not count as traffic of a unit."""
 STACK, TWICE = "a stack of blocks", "a block that is used twice"
@@ -185,6 +187,8 @@ def test_models(runs, probe):
             seen = [[tuple(one.shape) for one in step] for step in drawn]
             rank.expect_equal(seen, wanted, "the shapes of what the blocks of each step drew")
             again = any(torch.equal(one, other) for one, other in combinations(chain.from_iterable(drawn), 2))
+            draws_on = rank.read("draws on after full_state_dict", bool)
+            rank.expect(draws_on or not again, AFTER_STATE, "as before", "changed", hint=SEED)
             rank.expect(not again, "what blocks drew", "other numbers in every call of a forward", "some of them again")
         expect_history(run, probe, probe.DROPPED, TWICE, drawn=lambda rank: rank.read("drawn", Drawn))
 

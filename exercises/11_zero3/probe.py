@@ -176,10 +176,11 @@ def loss_of(model, secret, step, device="cpu"):
 
 
 class Training:
-    """A model under FullyShardedModule, and an optimizer over its parameters()."""
+    """A model under FullyShardedModule, and an optimizer over its parameters(). `draws_on`: whether no call of
+    full_state_dict has changed torch's random numbers."""
 
     def __init__(self, rank, title, kind="SGD", options=None, set_to_none=True, drop=None):
-        self.rank, self.set_to_none = rank, set_to_none
+        self.rank, self.set_to_none, self.draws_on = rank, set_to_none, True
         options = {"lr": 0.1, "momentum": 0.9} if options is None else options
         self.model = rank.student.FullyShardedModule(dropping(build(title, rank.seed), drop).to(rank.device), Block)
         self.optimizer = getattr(torch.optim, kind)(self.model.parameters(), **options)
@@ -198,7 +199,10 @@ class Training:
         self.model.train()
 
     def state(self):
-        return values.copies(self.model.full_state_dict())
+        before = torch.get_rng_state()
+        state = values.copies(self.model.full_state_dict())
+        self.draws_on &= torch.get_rng_state().equal(before)
+        return state
 
     def advance(self, steps):
         """Take the steps with these numbers; returns the full state after each."""
@@ -317,6 +321,7 @@ def pair_of_stacks(rank):
         DRAWN.clear()
         histories[DROPPED] += drawing.advance([step])
         drawn.append([values.copies({"": one})[""] for one in DRAWN[:CALLS_OF_TWICE]])
+    rank.record("draws on after full_state_dict", drawing.draws_on)
     rank.record("drawn", drawn)
     for title, history in histories.items():
         rank.record(title, history)

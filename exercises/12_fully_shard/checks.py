@@ -34,6 +34,8 @@ LARGE = 2**20
 """Bytes. Files have a fiftieth of it; the names in a larger one are not looked at here, for there may be millions."""
 WHOLE, SEVERAL = ("alone", "pair", "three"), ("pair", "three")
 """The families in which all ranks are in one mesh; those of more than one rank."""
+RANDOM = "torch's random numbers after a save"
+DROPOUT = "Which masks would dropout draw in the step after a save, and which in the step after the next save?"
 
 
 class Returned(TypedDict):
@@ -46,6 +48,12 @@ class Trained(Attempt):
 
     outputs: list[Tensor]
     returned: Returned
+
+
+class Saved(Attempt):
+    """A save while the model trains, and whether it left torch's random numbers as they were."""
+
+    same_draws: bool
 
 
 class HeldUp(TypedDict):
@@ -548,7 +556,9 @@ def test_training_goes_on(runs, probe):
         training = story_of(probe, run, len(STORY))
         for place, rank in enumerate(run):
             for what in ("first", "inside", "second"):
-                rank.expect_success(rank.read(f"{what}_saved", Attempt), "saving")
+                attempt = rank.read(f"{what}_saved", Saved)
+                rank.expect_success(attempt, "saving")
+                rank.expect(attempt["same_draws"], RANDOM, "as before the save", "changed", hint=DROPOUT)
             seen = rank.read("outputs", list[Tensor])
             rank.expect(len(seen) == len(training.outputs), "forward passes around saving", len(training.outputs))
             for number, (output, right) in enumerate(zip(seen, training.outputs, strict=True)):

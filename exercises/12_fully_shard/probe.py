@@ -293,8 +293,8 @@ def save_while_training(rank, mesh, spy, folder):
             save_held_up(rank, spy, trainee.model, to, what, note)
         else:
             with spy.telling(note):
-                outcome = rank.attempt(rank.student.save_full_checkpoint, trainee.model, to)
-            rank.record(f"{what}_saved", outcome.described())
+                outcome = save_model(rank, trainee.model, to)
+            rank.record(f"{what}_saved", outcome)
         if rank.rank == 0:
             rank.record(f"{what}_file", files.content(to))
         dist.barrier()
@@ -312,6 +312,14 @@ def save_while_training(rank, mesh, spy, folder):
     trainee.step(3)
     trainee.evaluate(4)
     rank.record("outputs", trainee.outputs)
+
+
+def save_model(rank, model, path):
+    """What came of a save, and whether it left torch's random numbers as they were."""
+    torch.rand(1)  # where an earlier save has seeded the generator, it is no longer as seeding leaves it
+    before = torch.get_rng_state()
+    outcome = rank.attempt(rank.student.save_full_checkpoint, model, path)
+    return {**outcome.described(), "same_draws": torch.get_rng_state().equal(before)}
 
 
 def save_dtypes(rank, mesh, folder):
@@ -344,10 +352,10 @@ def save_held_up(rank, spy, model, path, name, *handlers):
     pids = meeting.tell_all(rank, f"{name} pids", os.getpid())
     told = [*handlers, *([hold_up(rank, name, pids)] if rank.rank == 0 else [])]
     with spy.telling(lambda write: [handler(write) for handler in told]):
-        outcome = rank.attempt(rank.student.save_full_checkpoint, model, path)
+        outcome = save_model(rank, model, path)
     found = files.content(path)
     returned(rank, name).touch()
-    rank.record(f"{name}_saved", outcome.described())
+    rank.record(f"{name}_saved", outcome)
     dist.barrier()
     settled, there = files.content(path), found is not None
     rank.record(f"{name}_held_up", {"older": there and found == older, "settled": found == settled, "there": there})

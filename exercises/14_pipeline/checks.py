@@ -14,6 +14,11 @@ from grader.checks import Attempt, NotJudged, Tensors, TypedDict, amount, holds,
 SMALL = 2048
 """Bytes; less than the activations of a micro-batch of the ordinary batch. What is smaller is a word between ranks."""
 LETTERS = {"forward": "F", "backward": "B"}
+OF_THE_PROCESS = {
+    "torch's default dtype": "What do you set for the whole process, and who puts it back, also where a stage raises?",
+    "torch's random numbers": "Which masks does a stage with dropout draw for one batch, and which for the next one?",
+}
+"""Hints for what a call is to leave as it is, beside what it is handed."""
 
 
 class Pass(TypedDict):
@@ -490,10 +495,16 @@ def expect_left_alone(runs, probe, names):
             for rank in run:
                 key = probe.key(schedule, name)
                 for what in rank.read(key, Called)["changed"]:
-                    rank.fail(f"{what} after {key}", expected="as the caller left it", actual="changed")
+                    expect_as_before(rank, what, key)
         return found
 
     for_each(probe.SCHEDULES, judged)
+
+
+def expect_as_before(rank, what, subject):
+    """Of what a call is to leave as it is, something has changed."""
+    hint = OF_THE_PROCESS.get(what)
+    rank.fail(f"{what} after {subject}", expected="as the caller left it", actual="changed", hint=hint)
 
 
 def test_dtypes(runs, probe):
@@ -542,7 +553,7 @@ def expect_modes(runs, probe, schedule):
             for mode in modes:
                 rank.expect_equal(words[mode], words[training], f"the mode in which the stage computes in {key}")
             for what in rank.read(key, Called)["stage_changed"]:
-                rank.fail(f"{what} after {key}", expected="as before", actual="changed")
+                expect_as_before(rank, what, key)
     return found
 
 
@@ -636,4 +647,4 @@ def expect_raised(run, probe, schedule, name, broken, came):
             if rank.rank == broken:
                 rank.expect(probe.FAULT in seen["said"], subject, f"the stage's own: {probe.FAULT}", seen["message"])
                 for what in seen["changed"]:
-                    rank.fail(f"{what} after {subject}", expected="as the caller left it", actual="changed")
+                    expect_as_before(rank, what, subject)

@@ -380,6 +380,7 @@ def attempt(rank, schedule, name, given, stage, default=None, **group):
     inputs = handed(rank, given, stage.first, given.inputs(rank.secret, name))
     targets = handed(rank, given, stage.last, given.targets(rank.secret, name))
     function, shape = getattr(rank.student, schedule), given.shape(SHAPE)
+    torch.rand(1)  # where an earlier call has seeded the generator, it is no longer as seeding leaves it
     with default_dtype(default or (F32 if name in OF_ANOTHER_DTYPE else F64)):
         before = as_handed(stage, inputs, targets, shape)
         with rank.region(key(schedule, name)):
@@ -401,7 +402,7 @@ def as_handed(stage, inputs, targets, shape):
     own = {f"the values of {key}": one.detach().clone() for key, one in parameters.items()}
     own |= {f"requires_grad of {key}": one.requires_grad for key, one in parameters.items()}
     modes = {"the stage's mode": stage.training, "the mode of a module in the stage": stage.part.training}
-    return {"batch": batch, "stage": modes | own}
+    return {"batch": batch, "stage": modes | own | {"torch's random numbers": torch.get_rng_state()}}
 
 
 def same(what, before, after):

@@ -482,7 +482,8 @@ def test_loss(runs, probe):
 def expect_loss(probe, run, dp, tp, training):
     """Of each step, up to one that was taken with other parameters than those of one process, on the rank itself or on
     the first one of its dp group: others see to that. What the ranks of a dp group return is made of the same numbers,
-    and has the same bits; those of a tp group may have rounded in other places."""
+    and has the same bits; those of a tp group may have rounded in other places. It is judged at the accuracy of
+    float32, in which it may be added up."""
     arrived(run, f"{dp}x{tp} {training}")
     outputs, losses, by_row, _ = wanted_of(probe, run, tp, training)
     for rank in run:
