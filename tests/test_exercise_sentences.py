@@ -180,3 +180,17 @@ def test_a_wrong_value_has_a_hint_that_fits_it() -> None:
     large = torch.tensor([2**60 + 1])
     assert "last digits" in str(failure_of_21("expect_total", large - 1, [large], large, "the sum").hint)
     assert "The calls were matched" in str(failure_of_21("expect_total", wanted, [wanted, wanted], wanted, "it").hint)
+
+
+def test_what_a_later_call_has_overwritten_has_a_hint_of_its_own() -> None:
+    """00: the hints of the check itself are about kinds of values."""
+    checks, exercise = checks_of("00_warm_up"), catalog.load("00_warm_up", ROOT)
+    (case,) = (case for case in exercise.cases if (case.name, case.world_size) == ("total", 1))
+    later, one = load_probe(exercise).AFTERWARDS, torch.ones(2)
+    summed = {"type": "tensor", "tensor": one, "argument": one}
+    rank = RankRecord(rank=0, ending=Finished(), observations={"vector": summed, f"vector{later}": summed})
+    run = RunView(Run(case=case, ranks=(rank,), seconds=1.0))
+    for when, hint in (("", None), (later, checks.EARLIER)):
+        with pytest.raises(CheckFailed) as failed:
+            checks.judge_total(run, "vector", [2 * one], when)
+        assert [(one.subject.endswith(when), one.hint) for one in failed.value.findings] == [(True, hint)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grader.checks import RunView
+from grader.checks.witness import UNHEARD
 from grader.model import Case, Finished, RankRecord, Run
 from grader.model.errors import CheckFailed
 from grader.model.trace import Communication, Trace
@@ -144,6 +145,15 @@ def links(*pairs: tuple[int, ...], size: int = 0) -> Witness:
 def test_ranks_that_are_not_connected_or_move_too_little_are_found(witness: Witness, least: float) -> None:
     with pytest.raises(CheckFailed):
         made(witness).expect_moved(least)
+
+
+@pytest.mark.parametrize("witness", [Witness(), links((0, 1), (1, 2), size=10)], ids=["nothing", "too little"])
+def test_too_little_that_moved_has_a_hint_of_its_own(witness: Witness) -> None:
+    """The check's hints are about values. A check may give another."""
+    for given, hint in (({}, UNHEARD), ({"hint": "Count."}, "Count.")):
+        with pytest.raises(CheckFailed) as failed:
+            made(witness).expect_moved(10**6, **given)
+        assert [finding.hint for finding in failed.value.findings] == [hint]
 
 
 def test_what_nobody_could_claim_counts_for_the_run() -> None:

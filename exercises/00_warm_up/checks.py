@@ -12,6 +12,7 @@ from grader.checks import Attempt, Tensor, TypedDict, count
 NOTHING_RETURNED = (
     "A function gives what it returns. The collectives give nothing: they write into what they are given."
 )
+EARLIER = "Keep what two calls have returned. Is the first still what it was, after the second?"
 
 
 class Summed(TypedDict):
@@ -65,14 +66,15 @@ def expect_type(rank, function, wanted, seen):
 # total
 
 
-def judge_total(run, name, given):
-    """Every rank has the sum of what all were given."""
+def judge_total(run, name, given, later=""):
+    """Every rank has the sum of what all were given. `later` says that it was looked at once more, and when."""
     wanted = sum(given)
     for rank in run:
-        seen = rank.read(name, Summed)
+        seen = rank.read(f"{name}{later}", Summed)
         expect_type(rank, "total", "tensor", seen["type"])
         alternatives = {"this is the rank's own value": given[rank.rank]} if run.world_size > 1 else None
-        rank.expect_close(seen["tensor"], wanted, f"the sum of {name}", terms=run.world_size, alternatives=alternatives)
+        subject, how = f"the sum of {name}{later}", {"terms": run.world_size, "alternatives": alternatives}
+        rank.expect_close(seen["tensor"], wanted, subject, hint=EARLIER if later else None, **how)
 
 
 def kinds(run, probe):
@@ -105,13 +107,13 @@ def test_total_kinds(runs, probe):
         for name, given in further:
             judge_total(run, name, given)
         for name, given in [("vector", [probe.vector(rank.secret) for rank in run]), *further]:
-            judge_total(run, f"{name}{probe.AFTERWARDS}", given)
+            judge_total(run, name, given, probe.AFTERWARDS)
 
 
 # gather_in_order
 
 
-def judge_gathered(run, name, wanted):
+def judge_gathered(run, name, wanted, hint=None):
     """Every rank has what each rank handed in, in rank order."""
     for rank in run:
         gathered = rank.read(name, GatheredOf if name.startswith("round") else Gathered)
@@ -119,7 +121,8 @@ def judge_gathered(run, name, wanted):
         rank.expect_equal(len(gathered["values"]), run.world_size, "the length of the list")
         for number, (seen, handed_in) in enumerate(zip(gathered["values"], wanted, strict=True)):
             same = repr(seen) == repr(handed_in)  # of plain values, among which 1, 1.0 and True are different ones
-            rank.expect(same, f"entry {number} of the list", f"{brief(handed_in)}, from rank {number}", brief(seen))
+            subject, expected = f"entry {number} of the list", f"{brief(handed_in)}, from rank {number}"
+            rank.expect(same, subject, expected, brief(seen), hint=hint)
 
 
 def brief(value):
@@ -140,7 +143,7 @@ def test_gathers(runs, probe):
 def test_gathers_objects(runs, probe):
     """gather_in_order: any object of any size, None as well"""
     for run in runs("gather_in_order"):
-        judge_gathered(run, "words at the end", [probe.word(rank.secret) for rank in run])
+        judge_gathered(run, "words at the end", [probe.word(rank.secret) for rank in run], hint=EARLIER)
         for number, names in enumerate(probe.ROUNDS):
             handed_in = [probe.OBJECTS[names[rank.rank]](rank.secret) for rank in run]
             judge_gathered(run, f"round {number}", probe.plain(handed_in))
@@ -198,7 +201,8 @@ def judge_means(run, probe, call, dtype, later=""):
         alternatives = {"this is the rank's own number": own} if run.world_size > 1 else None
         found, exact = ({name: rounded(one[name], dtype) for name in wanted} for one in (seen["means"], wanted))
         what = f"the mean{later}, of" if later else "the mean of"
-        rank.expect_close(found, exact, what, terms=run.world_size, alternatives=alternatives, budget=2)
+        how = {"terms": run.world_size, "alternatives": alternatives, "budget": 2}
+        rank.expect_close(found, exact, what, hint=EARLIER if later else None, **how)
 
 
 def rounded(number, dtype):

@@ -30,8 +30,8 @@ CHECKPOINT = "final $MASTER_PORT.state"
 """No usual suffix, and a `$`: the name is the caller's."""
 BARE_NAME = "~"
 """No suffix and no folder, and not the home folder either."""
-BEYOND = 2**40
-"""Whole numbers of this size do not fit into a float32."""
+BEYOND = 2**60 + 1
+"""Odd numbers of this size do not fit into a float64."""
 FILE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save or pickle wrote."""
 MISLEADING = {"RANK": "1", "WORLD_SIZE": "2"}
@@ -63,7 +63,7 @@ def data_of(seed, samples):
 def initial_values(secret, number, like):
     """What the model that a rank builds as its `number`th begins with, under the names of `like`."""
     drawn = {name: values.normal(like[name].shape, secret, "initial values", number, name) for name in like}
-    drawn = {name: (1000 * one).long() + BEYOND if name == "passes" else one for name, one in drawn.items()}
+    drawn = {name: 2 * (1000 * one).long() + BEYOND if name == "passes" else one for name, one in drawn.items()}
     return {name: one.to(like[name].dtype) for name, one in drawn.items()}
 
 

@@ -78,8 +78,8 @@ MODELS = {
 between them."""
 BUFFERS = {"average": torch.float64, "cache": torch.float32, "count": torch.int64, "mask": torch.bool}
 """Of the model "stateful"; "cache" is not part of its state dict."""
-LONG = 2**40
-"""By so much "count" is larger than the others: a whole number that float32 does not hold."""
+BEYOND = 2**60 + 1
+"""Near this are the whole numbers of "count", all odd: float64 does not hold them."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def initial(seed, model, *place):
 def buffers(secret):
     """The values of the buffers that a rank begins with."""
     drawn = {name: 9 * values.normal((6,), secret, "buffer", name) for name in BUFFERS}
-    drawn["mask"], drawn["count"] = drawn["mask"] > 0, drawn["count"][0] * LONG
+    drawn["mask"], drawn["count"] = drawn["mask"] > 0, 2 * (2**40 * drawn["count"][0]).long() + BEYOND
     return {name: drawn[name].to(dtype) for name, dtype in BUFFERS.items()}
 
 

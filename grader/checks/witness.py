@@ -7,6 +7,7 @@ A machine that has no such witness (see docs/security.md) fails nobody: the repo
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from grader.checks.expect import Expectations
 from grader.checks.traffic import sent_bytes
@@ -30,6 +31,8 @@ STORE, PER_CONNECTION, MOST_CONNECTIONS = 8 * 1024, 512, 64
 which so many a pair count: a group connects all its ranks, and they find one another by the store. Groups of gloo's
 took 243 to 470 bytes a connection (a group for each of the units of 12, on 3 and on 2 ranks)."""
 BETWEEN, STORED = "the bytes that the ranks' processes exchanged", "the bytes that went through a store"
+UNHEARD = "How do the ranks' processes hear of one another? It has to be through the process group."
+"""The hint where too little was moved for values that are right, of which the check's own hints do not speak."""
 
 
 class Witnessed(Expectations):
@@ -37,7 +40,7 @@ class Witnessed(Expectations):
 
     run: Run
 
-    def expect_moved(self, at_least: float, subject: str = BETWEEN) -> None:
+    def expect_moved(self, at_least: float, subject: str = BETWEEN, **fields: Any) -> None:
         """All ranks are connected, each with each or by way of others, and at least so many bytes went between them.
         What was closed before anybody saw whose it was counts for the run, unless all are seen to be connected and
         their groups are held to the end (`hold_group`): then it is some other program's."""
@@ -46,10 +49,11 @@ class Witnessed(Expectations):
             return
         alone = _parts(self.world_size, [link.ranks for link in witness.links]) - 1
         connected = alone <= witness.unclaimed.connections
-        self.expect(connected, "connections between the ranks' processes", "all ranks connected", "ranks without any")
+        fields, links = {"hint": UNHEARD, **fields}, "connections between the ranks' processes"
+        self.expect(connected, links, "all ranks connected", "ranks without any", **fields)
         seen = alone == 0 and self.case.hold_group
         moved = witness.peer_bytes + (0 if seen else witness.unclaimed.bytes)
-        self.expect(moved >= at_least, subject, f"at least {amount(at_least)}", amount(moved))
+        self.expect(moved >= at_least, subject, f"at least {amount(at_least)}", amount(moved), **fields)
 
     def expect_confirmed(self) -> None:
         """What the traces of the ranks show is what moved: not less, and not much more; next to nothing of it through a
