@@ -15,15 +15,32 @@ GRADER = $(PY) -m grader
 .PHONY: help init run new sandbox browser grade watch render gradebook batch batch-report similarity bundle list show hint explain progress quiz interview mend mends reset verify doctor test lint types bench bench-batch lock clean distclean
 .DELETE_ON_ERROR:
 
+# What people write goes to the shell by the environment, as it was written: neither make nor the shell looks for quotes,
+# $ or backticks in it. ARGS is words of a command line, as the shell reads them.
+override EX := $(value EX)
+override SUBMISSION := $(value SUBMISSION)
+override SEED := $(value SEED)
+override REPORT := $(value REPORT)
+override RANKS := $(value RANKS)
+override BANK := $(value BANK)
+override MINUTES := $(value MINUTES)
+override LEVELS := $(value LEVELS)
+override NAME := $(value NAME)
+override COURSE := $(value COURSE)
+export EX SUBMISSION SEED REPORT RANKS BANK MINUTES LEVELS NAME COURSE
+SUBMITTED = $${SUBMISSION:+--submission "$$SUBMISSION"}
+SEEDED = $${SEED:+--seed "$$SEED"}
+TIMED = $${MINUTES:+--minutes "$$MINUTES"}
+
 ## -- For students
-## grade      grade exercise EX: make grade EX=03 [SUBMISSION=file or folder] [ARGS="--seed 7"]
+## grade      grade exercise EX: make grade EX=03 [SUBMISSION=file or folder] [SEED=7]
 ##            without EX: all exercises that you have begun
 grade: $(READY)
-	@$(GRADER) grade $(EX) $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(ARGS)
+	@$(GRADER) grade $$EX $(SUBMITTED) $(SEEDED) $(ARGS)
 
 ## render     other formats of a report: make render REPORT=report.json ARGS="--html report.html"
 render: $(READY)
-	@$(GRADER) render $(REPORT) $(ARGS)
+	@$(GRADER) render $${REPORT:+"$$REPORT"} $(ARGS)
 
 ## list       all exercises with points and time, and which you have begun
 list: $(READY)
@@ -31,43 +48,43 @@ list: $(READY)
 
 ## show       the statement of exercise EX
 show: $(READY)
-	@$(GRADER) show $(EX) $(ARGS)
+	@$(GRADER) show $$EX $(ARGS)
 
 ## watch      grade exercise EX at every save, and see the verdicts as they come; ARGS=--plain for screen readers
 watch: $(READY)
-	@$(GRADER) watch $(EX) $(ARGS)
+	@$(GRADER) watch $$EX $(SEEDED) $(ARGS)
 
 ## run        run your file of exercise EX on ranks, to play with it: make run EX=03 [RANKS=2]; calls its main(rank, world_size)
 run: $(READY)
-	@$(GRADER) run $(EX) $(if $(RANKS),--ranks $(RANKS)) $(if $(SUBMISSION),--submission "$(SUBMISSION)") $(ARGS)
+	@$(GRADER) run $$EX $${RANKS:+--ranks "$$RANKS"} $(SUBMITTED) $(ARGS)
 
 ## hint       a hint for the check of exercise EX that fails now; each call says more: make hint EX=03 [ARGS="--level 2"]
 hint: $(READY)
-	@$(GRADER) hint $(EX) $(ARGS)
+	@$(GRADER) hint $$EX $(ARGS)
 
 ## explain    why the checks of exercise EX that fail now matter in production
 explain: $(READY)
-	@$(GRADER) explain $(EX) $(ARGS)
+	@$(GRADER) explain $$EX $(ARGS)
 
 ## progress   the course as a map: what is done, what comes next
 progress: $(READY)
 	@$(GRADER) progress $(ARGS)
 
-## quiz       questions of all topics, spaced so that they stay: make quiz [BANK=overlap]
+## quiz       questions of all topics, spaced so that they stay: make quiz [BANK=overlap]; ARGS=--list names the banks
 quiz: $(READY)
-	@$(GRADER) quiz $(BANK) $(ARGS)
+	@$(GRADER) quiz $${BANK:+"$$BANK"} $(ARGS)
 
 ## interview  an exercise and questions against the clock, with a debrief: make interview [MINUTES=55] [LEVELS=1] [EX=08]
 interview: $(READY)
-	@$(GRADER) interview $(if $(MINUTES),--minutes $(MINUTES)) $(if $(filter-out 0,$(LEVELS)),--levels) $(if $(EX),--exercise $(EX)) $(ARGS)
+	@$(GRADER) interview $(TIMED) $(if $(filter-out 0,$(LEVELS)),--levels) $${EX:+--exercise "$$EX"} $(ARGS)
 
 ## mend       a program with one mistake and the page that it got, to be mended: make mend [EX=03] [MINUTES=12]
 mend: $(READY)
-	@$(GRADER) mend $(EX) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	@$(GRADER) mend $$EX $(TIMED) $(ARGS)
 
 ## reset      put the stub of exercise EX back; your file is kept beside it
 reset: $(READY)
-	@$(GRADER) reset $(EX) $(ARGS)
+	@$(GRADER) reset $$EX $(ARGS)
 
 ## doctor     what this machine has and what that means for grading
 doctor: $(READY)
@@ -83,15 +100,15 @@ sandbox:
 ## -- For authors
 ## new        begin an exercise: make new NAME=22_all_reduce
 new: $(READY)
-	@$(GRADER) new $(NAME) $(ARGS)
+	@$(GRADER) new $${NAME:+"$$NAME"} $(ARGS)
 
 ## verify     prove the exercises themselves: stubs, solutions, variants, mutants; [EX=03]
 verify: $(TOOLS)
-	@$(GRADER) verify $(EX) $(ARGS)
+	@$(GRADER) verify $$EX $(SEEDED) $(ARGS)
 
 ## mends      pack mutants of exercise EX with the pages that they get, for make mend: make mends EX=03 [ARGS=--check]
 mends: $(READY)
-	@$(GRADER) mends $(EX) $(ARGS)
+	@$(GRADER) mends $$EX $(ARGS)
 
 ## bundle     what students and platforms get: make bundle ARGS="student DIR" (gradescope, github: docs/courses.md)
 bundle: $(READY)
@@ -99,7 +116,7 @@ bundle: $(READY)
 
 ## init       a student's copy in a folder of its own, as bundle student makes it: make init COURSE=DIR
 init: $(READY)
-	@$(GRADER) init $(COURSE) $(ARGS)
+	@$(GRADER) init $${COURSE:+"$$COURSE"} $(ARGS)
 
 ## gradebook  marks for Canvas, Moodle or a plain table: make gradebook ARGS="a.json b.json --out marks.csv"
 gradebook: $(READY)

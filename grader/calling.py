@@ -10,10 +10,20 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 MAKE, MODULE, SCRIPTS = "make", "python -m grader", ("ranklings", "grader")
 _COMMAND = re.compile(r'\bmake ([a-z]+) EX=(\d+)(?: ARGS="([^"]*)")?')
+_VARIABLES = {
+    "OPTIONS": "ARGS=OPTIONS",
+    "EX": "EX=03",
+    "BANK": "BANK=overlap",
+    "REPORT": "REPORT=report.json",
+    "COURSE": "COURSE=DIR",
+    "NAME": "NAME=22_all_reduce",
+}
+"""What of a command line the Makefile takes, by its name there."""
 SELF = str(Path("grader", "__main__.py"))
 
 
@@ -32,8 +42,9 @@ def program() -> str:
 
 
 def words(verb: str, exercise: str = "", *options: str, submission: str = "", by: str | None = None) -> list[str]:
-    """A command in parts that may stand in lines of their own, for who calls `by` (default: as this process was)."""
-    by = by or way()
+    """A command in parts that may stand in lines of their own, for who calls `by` (default: as this process was). The
+    path of a submission is quoted where a shell needs it."""
+    by, submission = by or way(), shlex.quote(submission) if submission else ""
     if by == MAKE:
         told = [f"make {verb} EX={exercise}" if exercise else f"make {verb}"]
         told += [f"SUBMISSION={submission}"] if submission else []
@@ -47,9 +58,19 @@ def command(verb: str, exercise: str = "", *options: str) -> str:
     return " ".join(words(verb, exercise, *options))
 
 
-def option(text: str) -> str:
-    """An option as it is added to the command that was called."""
-    return _arguments([text]) if way() == MAKE else text
+def option(*texts: str, by: str | None = None) -> str:
+    """Options as they are added to the command that was called, or to that of who calls `by`."""
+    return _arguments(texts) if (by or way()) == MAKE else " ".join(texts)
+
+
+def usage(verb: str, pieces: Sequence[str]) -> str:
+    """How make calls a command whose usage elsewhere has these pieces, such as `[OPTIONS]` and `EX`; empty where one of
+    them has no variable of make's and stands in ARGS."""
+    named = {piece: _VARIABLES.get(piece.strip("[]."), "") for piece in pieces}
+    if way() != MAKE or not all(named.values()):
+        return ""
+    told = [f"[{named[piece]}]" if piece.startswith("[") else named[piece] for piece in pieces]
+    return " ".join([f"make {verb}", *sorted(told, key=lambda text: "ARGS" in text)])
 
 
 def translated(text: str) -> str:
@@ -79,6 +100,9 @@ def sandbox() -> str:
     return "`make sandbox` installs it on Debian and Ubuntu."
 
 
-def _arguments(options: tuple[str, ...] | list[str]) -> str:
-    text = " ".join(options)
-    return f'ARGS="{text}"' if " " in text else f"ARGS={text}"
+def _arguments(options: tuple[str, ...]) -> str:
+    """For make, which reads a $ in it, and within quotes that keep the rest as it is."""
+    text = " ".join(options).replace("$", "$$")
+    if re.search(r'["$`!\\]', text):
+        return f"ARGS={shlex.quote(text)}"
+    return f'ARGS="{text}"' if re.search(r"[\s']", text) else f"ARGS={text}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +16,16 @@ from pathlib import Path
 import pytest
 
 from grader import calling, catalog
+from grader.cli import cli
+from grader.model import Report
 from grader.model.errors import UsageError
 from grader.practice import statement
 from grader.submission import given, receive_or_miss
 from grader.wording import advice
+from grader.wording.text import safe_report
 from tests import small
-from tests.reports import partial
+from tests.bundles.making import AS_IT_IS, fresh
+from tests.reports import partial, submission
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = {
@@ -67,7 +73,76 @@ def test_a_report_is_replayed_by_the_same_command(by: str) -> None:
 def test_staff_replay_with_the_checks_that_they_graded_with(by: str) -> None:
     told = " ".join(advice.replay(partial(), by, Path("hidden"), hidden=True))
     assert told.rstrip('"').endswith("--seed 123 --checks hidden --show-hidden")
-    assert "--checks" not in " ".join(advice.replay(partial(), by, Path("a b")))
+    quoted = " ".join(advice.replay(partial(), by, Path("a b")))
+    assert quoted.endswith("--checks 'a b'\"" if by == "make" else "--checks 'a b'")
+
+
+ODD = ["a b.py", "it's.py", "$(id).py", "`id`.py", "x;id.py", "-x.py", "~/x.py", "#.py", 'a "b" c.py', " a.py",
+       "a$b.py", "größe.py", "a!b.py", "a=b:c,%.py", "$$.py", "a'$\"` !.py"]  # fmt: skip
+UNWRITTEN = ["a\nb.py", "a\x1b[31m.py", "\u202eyp.a", "a\u200b.py", "a\\b.py", "::error::a.py", "##[group]a",
+             "a\udcff.py", "a\xa0b.py", "a" * 700 + ".py"]  # fmt: skip
+
+
+def typed(told: str, tmp_path: Path) -> list[str]:
+    """What the grader is called with when somebody copies this command to a shell. Makefile and all."""
+    echo = tmp_path / "echo"
+    echo.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[3:]))\n")
+    echo.chmod(0o755)
+    made = ["make", "-s", "-f", ROOT / "Makefile", *AS_IT_IS, f"PY={echo}"]
+    for begin, instead in (("make ", shlex.join(map(str, made))), ("python -m grader ", f"{echo} -m grader")):
+        if told.startswith(begin):
+            told = f"{instead} {told.removeprefix(begin)}"
+    done = subprocess.run(["sh", "-c", told], cwd=tmp_path, env=fresh(), capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout))
+
+
+def handed(path: str) -> Report:
+    return replace(partial(), submission=submission(path))
+
+
+def test_make_hands_over_what_it_is_given_as_it_was_written(tmp_path: Path) -> None:
+    """A path is one word, in which nothing is carried out; exercises are several words; SEED is no longer ignored."""
+    assert typed("make grade EX='02 03' SEED=7", tmp_path) == ["grade", "02", "03", "--seed", "7"]
+    given = "make run EX='$(shell touch a)`touch b`' RANKS='2;touch c' SUBMISSION='a \"b\" $(touch d)'"
+    words = ["run", "$(shell", "touch", "a)`touch", "b`", "--ranks", "2;touch c"]
+    assert typed(given, tmp_path) == [*words, "--submission", 'a "b" $(touch d)']
+    assert [path.name for path in tmp_path.iterdir()] == ["echo"]
+    timed = typed("make interview MINUTES=5 LEVELS=1 EX=08", tmp_path)
+    assert timed == ["interview", "--minutes", "5", "--levels", "--exercise", "08"]
+    assert typed("make interview LEVELS=0", tmp_path) == ["interview"]
+    assert typed("make render REPORT='a b.json'", tmp_path) == ["render", "a b.json"]
+    assert typed("make watch EX=3 SEED=7 ARGS=--plain", tmp_path) == ["watch", "3", "--seed", "7", "--plain"]
+
+
+def test_make_tells_in_its_own_words_how_a_command_is_called(by: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, told in ((["hint"], "hint EX=03 [ARGS=OPTIONS]"), (["grade", "--no"], "grade [EX=03] [ARGS=OPTIONS]")):
+        with pytest.raises(SystemExit, match="2"):
+            cli(wrong, prog_name=calling.program())
+        shown = capsys.readouterr().err
+        assert (f"Usage: make {told}\nTry 'make {wrong[0]} ARGS=-h'" in shown) == (by == "make")
+        assert (f"Usage: {by} {wrong[0]} [OPTIONS]" in shown) == (by != "make") and "Error: " in shown
+    with pytest.raises(SystemExit):
+        cli(["gradebook"], prog_name=calling.program())
+    assert f"Usage: {calling.program()} gradebook [OPTIONS] REPORTS" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", ["make", "python -m grader"])
+@pytest.mark.parametrize("path", ODD)
+def test_the_command_that_replays_names_the_same_file_as_it_is_called(way: str, path: str, tmp_path: Path) -> None:
+    """Neither make nor a shell reads anything in it, nor in that of the checks, and on a page it is no other."""
+    words = typed(" ".join(advice.replay(safe_report(handed(path)), way, Path(path))), tmp_path)
+    named = f"./{path}" if path[0] in " -" else path
+    assert words == ["grade", "03", "--submission", named, "--seed", "123", "--checks", named]
+
+
+@pytest.mark.parametrize("path", UNWRITTEN)
+def test_a_path_that_no_page_can_show_is_in_no_command(by: str, path: str) -> None:
+    """A command without it would grade another file."""
+    option = 'ARGS="--seed 123"' if by == "make" else "--seed 123"
+    for report in (handed(path), safe_report(handed(path))):
+        assert " ".join(advice.replay(report, by)) == f"{option} on the same file"
+    told = " ".join(advice.replay(partial(), by, Path(path)))
+    assert told == f"{option} on the same file with the same checks"
 
 
 def test_of_a_file_that_was_not_handed_in_the_folder_is_named(by: str, tmp_path: Path) -> None:

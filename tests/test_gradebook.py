@@ -224,6 +224,17 @@ def test_the_plain_file_has_a_row_a_student_and_exercise():
     assert rows[2]["reshuffles"] == "" and rows[0]["digest"] == "ab" * 32
 
 
+def test_no_column_of_the_plain_file_stands_twice_whatever_a_check_is_called():
+    """`records` would keep the last of two. Exercise 00 has a check `total`."""
+    names = ["student", "exercise", "total", "max", "late", "status", "digest"]
+    report = passed()
+    verdicts = [replace(v, check=replace(v.check, id=id)) for v, id in zip(report.verdicts, names, strict=False)]
+    header, row = table(plain([("ada", alone(replace(report, verdicts=tuple(verdicts))))]).text)
+    taken = names[: len(verdicts)]
+    assert header == [*names[:2], *(f"check.{name}" for name in taken), *names[2:]]
+    assert (row[header.index("check.total")], row[header.index("total")]) == ("20", "100")
+
+
 def test_the_plain_file_follows_a_roster_and_keeps_the_unknown():
     roster = "name,github,remark\nZoe,zoe9,\nAda,ada1,x\nNobody,none0,\n"
     made = plain([("ada1", alone(passed())), ("x", alone(passed())), ("zoe9", alone(passed()))], roster)

@@ -49,9 +49,9 @@ def test_a_report_of_usual_size_is_cut_nowhere() -> None:
 
 
 def test_what_was_left_out_before_is_counted_with_what_is_left_out_now():
-    printed = "a" * 300_000 + "\n… 1312000 bytes left out …\n" + "z" * 300_000
+    printed = "a" * 300_000 + "\n… 1,312,000 bytes left out …\n" + "z" * 300_000
     report = reports.partial()
     ranks = (replace(report.runs[0].ranks[0], output=printed),)
     cut = with_texts_rationed(replace(report, runs=(replace(report.runs[0], ranks=ranks),))).runs[0].ranks[0].output
-    assert re.search(r"a\n… [\d,]+ more characters and 1312000 bytes left out …\nz", cut)
-    assert cut_before(cut) and "1312000 bytes" in cut_before(cut)[0]
+    assert re.search(r"a\n… [\d,]+ more characters and 1,312,000 bytes left out …\nz", cut)
+    assert cut_before(cut) and "1,312,000 bytes" in cut_before(cut)[0]

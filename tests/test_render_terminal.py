@@ -233,9 +233,14 @@ def test_the_command_to_replay_can_be_copied():
     assert "make grade" not in render(partial(), by="python -m grader")
 
 
-@pytest.mark.parametrize("path", ["a b.py", "$(id).py", "`id`.py", "x;id.py", "-x.py", "~/x.py", "a\nb.py", "#.py"])
-def test_a_path_that_a_shell_or_make_would_read_stays_out_of_the_command(path):
-    assert "SUBMISSION" not in render(replace(partial(), submission=submission(path)))
+@pytest.mark.parametrize("path", ["a b.py", "$(id).py", "`id`.py", "x;id.py", "~/x.py", "#.py"])
+def test_a_path_that_a_shell_would_read_is_quoted_in_the_command(path):
+    assert f"SUBMISSION='{path}'" in render(replace(partial(), submission=submission(path)))
+
+
+def test_a_path_that_cannot_be_written_leaves_the_seed():
+    page = render(replace(partial(), submission=submission("a\nb.py")))
+    assert "SUBMISSION" not in page and 'Seed 123 · replay with ARGS="--seed 123" on the same file\n' in page
 
 
 def test_the_page_says_where_it_ran_and_how_long():

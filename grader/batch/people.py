@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+import yaml
+
 from grader import files
 from grader.batch.hand_ins import HandIn
+from grader.batch.ledger import Ledger, content_of
 from grader.catalog.assignment import moment
 from grader.course import roster
 from grader.model.errors import UsageError
@@ -68,6 +71,32 @@ def as_told(found: Sequence[HandIn], people: Table) -> Iterator[HandIn]:
             submitted_at=_time(row, "submitted_at", path) or one.submitted_at,
             due=_time(row, "due", path),
         )
+
+
+def untimed(ledger: Ledger) -> str:
+    """The sentence of `without_times` for the plan in force."""
+    plan = ledger.plan()
+    assignment = yaml.safe_load(content_of(plan).get("assignment", "")) or {}
+    due = [name for name, part in assignment.get("exercises", {}).items() if "due" in part]
+    if plan is None or not due:
+        return ""
+    rows = ledger.all(
+        "SELECT MAX(submitted_at) AS at FROM entries WHERE plan = ? "
+        f"AND exercise IN ({', '.join('?' * len(due))}) GROUP BY who, attempt",
+        [plan["plan"], *due],
+    )
+    return without_times([row["at"] for row in rows])
+
+
+def without_times(times: Sequence[object]) -> str:
+    """A sentence where it is not known of all hand-ins that are due when they were handed in; else empty."""
+    missing = sum(time is None for time in times)
+    if not missing:
+        return ""
+    return (
+        f"No hand-in time is known for {missing} of {count(len(times), 'hand-in')}; due dates and late rules are not "
+        f"applied to {'it' if missing == 1 else 'them'} (--people)."
+    )
 
 
 def _rows(people: Table) -> dict[str, dict[str, str]]:

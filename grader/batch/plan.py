@@ -50,12 +50,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What the plan in force comes to: the exercises as they are graded, the people, and how long each exercise may
-    take where nothing is recorded."""
+    """What the plan in force comes to: the exercises as they are graded, the people, how long each exercise may take
+    where nothing is recorded, and what is to be said where nobody knows who is late."""
 
     bases: Mapping[str, Basis]
     people: tuple[str, ...]
     entries: int
+    untimed: str = ""
 
     @property
     def checks(self) -> dict[str, str]:
@@ -110,7 +111,9 @@ def make(ledger: Ledger, asked: Asked, now: Callable[[], float]) -> Planned:
         tables.keep(asked.people, asked.out)
     _write(ledger, entries, units.values(), files, sources, _content(asked, bases), asked.seed, now())
     people = tuple(dict.fromkeys(hand_in.who for hand_in, _ in hand_ins))
-    return Planned(bases=bases, people=people, entries=len(entries))
+    due = any(part.due for part in asked.assignment.parts)
+    untimed = tables.without_times([one.submitted_at for one, _ in hand_ins if due or one.due])
+    return Planned(bases=bases, people=people, entries=len(entries), untimed=untimed)
 
 
 def _nothing_there(asked: Asked, one: Exercise) -> str:

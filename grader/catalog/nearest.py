@@ -27,5 +27,5 @@ def offer(word: str, choices: Iterable[str]) -> str:
         return f"Did you mean '{near[0]}'?"
     if not known:
         return "Remove it; there is nothing that it could name."
-    more = ", …" if len(known) > _LISTED else ""
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return f"Choose from {', '.join(known[:_LISTED])}{more}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ def command() -> None:
 def student(folder: Path, ex: tuple[str, ...], no_mends: bool) -> None:
     """Write the students' repository to FOLDER: exercises EX (all without), no solution, no hidden check."""
     made = bundles.student(folder, catalog.repository_root(), ex, mends=not no_mends)
-    console.tell(f"{made} is a student's repository. Try it: cd {made} && make grade EX={_first(made)}")
+    first = number_of(catalog.resolve(ex[0], made) if ex else catalog.all_names(made)[0])
+    console.tell(f"{made} is a student's repository. Try it: cd {shlex.quote(str(made))} && make grade EX={first}")
 
 
 @command.command("wheel")
@@ -35,11 +37,8 @@ def student(folder: Path, ex: tuple[str, ...], no_mends: bool) -> None:
 def build_wheel(folder: Path) -> None:
     """Write a wheel to FOLDER: it brings the grader, and `ranklings init`, which makes a student's repository."""
     made = wheel.build(folder, catalog.repository_root())
-    console.tell(f"{made} is ready. Try it in an environment of its own: pip install {made} && ranklings init COURSE")
-
-
-def _first(folder: Path) -> str:
-    return number_of(catalog.all_names(folder)[0])
+    trial = f"pip install {shlex.quote(str(made))} && ranklings init COURSE"
+    console.tell(f"{made} is ready. Try it in an environment of its own: {trial}")
 
 
 def _course_options(function: Any) -> Any:

@@ -50,7 +50,13 @@ def end(run: Callable[[], Any], *, debug: bool, grades: bool = True) -> NoReturn
 
 
 def _show_usage(error: click.ClickException) -> None:
-    """As click words it, and wrapped as our own sentences are."""
+    """As click words it, for make as it is called by make, and wrapped as our own sentences are."""
+    context: click.Context | None = getattr(error, "ctx", None)
+    if context and context.parent and not context.parent.parent:
+        verb = str(context.info_name)
+        if made := calling.usage(verb, context.command.collect_usage_pieces(context)):
+            helped = calling.command(verb, "", "-h")
+            return say(f"Usage: {made}\nTry '{helped}' for help.\n\nError: {error.format_message()}")
     page = io.StringIO()
     error.show(file=page)
     say(page.getvalue().rstrip("\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -124,7 +125,7 @@ def _named(text: str, root: Path) -> str:
     path, course = Path(text), root / "exercises"
     is_path = ("/" in text or path.suffix == ".py") and path.exists()
     if is_path and not path.resolve().is_relative_to(course.resolve()):
-        raise UsageError(f"{text} is no part of {course}; grade it with --submission {text}.")
+        raise UsageError(f"{text} is no part of {course}; grade it with --submission {shlex.quote(text)}.")
     return catalog.resolve(text, root)
 
 

@@ -20,5 +20,8 @@ def command(ex: str, level: int | None, check: str | None) -> None:
     store, lasting = readable_store_of(root)
     attempt = None if check else current(exercise, root, store)
     found = coach.next_hint(exercise, attempt, store, level=level, wanted=check)
+    if found is None:
+        console.show(f"Every check of {exercise.name} passes; there is nothing to hint at.")
+        return
     coach.take(found, store, clock.now())
     console.show(coach.hint_page(found, console.width(), lasting=lasting))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,8 +22,8 @@ def command(folder: Path) -> None:
     made = _made(folder)
     first = number_of(catalog.all_names(made)[0])
     console.tell(
-        f"{made} is your course. Begin: cd {made}, then {calling.command('show', first)}, write the file that it "
-        f"names, and {calling.command('grade', first)}"
+        f"{made} is your course. Begin: cd {shlex.quote(str(made))}, then {calling.command('show', first)}, write the "
+        f"file that it names, and {calling.command('grade', first)}"
     )
 
 

@@ -22,6 +22,8 @@ from grader.scoring import finite
 from grader.visibility import for_student
 
 FEEDBACK = "Feedback comments"
+WHO, FACTS = ("student", "exercise"), ("total", "max", "late", "status", "digest")
+"""The plain file's columns before those of the checks, and behind them."""
 
 Handed = tuple[str, Result]
 """The key of a student, and what his hand-in came to."""
@@ -227,15 +229,20 @@ def plain(results: Sequence[Handed], roster: str = "") -> Gradebook:
     """One row a student and exercise, for the staff: all checks, hidden ones too, and what they add up to.
 
     With a roster the rows come in its order, unknown keys last, and students without a result are told. Checks that
-    were not judged have an empty cell, as has the total of an exercise without a mark.
+    were not judged have an empty cell, as has the total of an exercise without a mark. No two columns have one name.
     """
     matched = _match(results, read(roster)) if roster else None
     handed = _ordered(matched, list(_once(results)))
     checks = list(dict.fromkeys(v.check.id for _, r in handed for e in r.entries for v in e.report.verdicts))
-    rows = [["student", "exercise", *checks, "total", "max", "late", "status", "digest"]]
+    rows = [[*WHO, *map(_column_of, checks), *FACTS]]
     rows += [_plain_row(key, entry, checks) for key, result in handed for entry in result.entries]
     book = matched.gradebook(write(rows)) if matched else Gradebook(text=write(rows))
     return replace(book, ungraded=tuple(key for key, result in handed if not is_grade(result)))
+
+
+def _column_of(check: str) -> str:
+    """The title of a check's column: its id, or `check.total` where another column is called so. No id has a dot."""
+    return f"check.{check}" if check in (*WHO, *FACTS) else check
 
 
 def _ordered(matched: _Matched | None, handed: list[Handed]) -> list[Handed]:

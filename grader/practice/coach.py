@@ -43,16 +43,17 @@ def failing(exercise: Exercise, attempt: Attempt) -> tuple[Check, ...]:
 
 def next_hint(
     exercise: Exercise, attempt: Attempt | None, store: Store, *, level: int | None, wanted: str | None = None
-) -> Hint:
+) -> Hint | None:
     """The hint for the first check that fails, or for the one `wanted`; for the whole exercise where nothing has been
-    graded yet. Without a level it is the one after the last that was taken. Raises UsageError where there is none."""
+    graded yet; None where every check passes. Without a level it is the one after the last that was taken. Raises
+    UsageError where nobody has written one."""
     if wanted is not None:
         return _hint(exercise, check_called(exercise, wanted), store, level)
     if attempt is None:
         return _whole(exercise, store, level)
     found = failing(exercise, attempt)
     if not found:
-        raise UsageError(f"Every check of {exercise.name} passes; there is nothing to hint at.")
+        return None
     seen = attempt.hints.get(found[0].id, "")
     return replace(_hint(exercise, found[0], store, level), others=len(found) - 1, seen=" ".join(seen.split()))
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, Field, PositiveInt
 
+from grader import calling
 from grader.catalog.document import Document, read, validated
 from grader.catalog.manifest import Strict, Text, Word
 from grader.catalog.names import all_names
@@ -158,7 +159,8 @@ def resolve_topic(text: str, root: Path) -> str:
     found = [topic for topic in known if topic == word] or [topic for topic in known if word and topic.startswith(word)]
     if len(found) == 1:
         return found[0]
-    raise UsageError(f"There is no quiz on '{text[:_SHOWN]}'. {offer(word, found or known)}")
+    every = f"All of them: {calling.command('quiz', '', '--list')}."
+    raise UsageError(f"There is no quiz on '{text[:_SHOWN]}'. {offer(word, found or known)} {every}")
 
 
 def load_banks(root: Path, only: str | None = None) -> tuple[Bank, ...]:

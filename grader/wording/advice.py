@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from grader import calling
 from grader.model import MISSING, Finding, Outcome, Raised, Report, StackFrame, Verdict
+from grader.wording.text import safe
 
 UNWRITTEN = "NotImplementedError"
 """What the stubs raise."""
@@ -116,21 +118,32 @@ def replay(report: Report, by: str = calling.MAKE, checks: Path | None = None, h
     """The words of the command that grades with the same seed, for who calls `by` make or otherwise; staff names a
     course's further `checks`, and whether what is `hidden` is shown. Of what was not handed in the folder is named.
 
-    A path goes into it only if neither make nor a shell reads anything else in it.
+    Paths are quoted. Where one of them cannot be written, there is no command, since it would grade another file: then
+    the words say the seed, and with what.
     """
     exercise, submission = report.exercise, report.submission
     name = exercise.number if exercise.number.isdigit() else exercise.name
     missing = submission.problem is not None and submission.problem.subject == f"{exercise.file} {MISSING}"
     path = str(submission.path.parent if missing else submission.path)
-    elsewhere = not at_home(report) and path != "." and _is_plain(path)
+    elsewhere = "" if at_home(report) or path == "." else _argument(path)
+    further = _argument(str(checks)) if checks else ""
     words = [f"--seed {report.seed}"]
-    words += [f"--checks {checks}"] if checks and _is_plain(str(checks)) else []
+    if elsewhere is None or further is None:
+        return [f"{calling.option(*words, by=by)} on the same file{' with the same checks' if checks else ''}"]
+    words += [f"--checks {shlex.quote(further)}"] if further else []
     words += ["--show-hidden"] if hidden else []
-    return calling.words("grade", name, *words, submission=path if elsewhere else "", by=by)
+    return calling.words("grade", name, *words, submission=elsewhere, by=by)
 
 
-def _is_plain(path: str) -> bool:
-    return re.fullmatch(r"[\w./+@][\w./+@-]*", path, re.ASCII) is not None
+_CHANGED = ("\\", "…", ": :", "## ")
+"""What `safe` writes in place of what it does not let through: it may have been here already."""
+
+
+def _argument(path: str) -> str | None:
+    """A path as an option takes it. None for one that no page can show as it is: a command would name another."""
+    if not path.isprintable() or safe(path) != path or any(mark in path for mark in _CHANGED):
+        return None
+    return f"./{path}" if path.startswith(("-", " ")) else path
 
 
 def _is_stub(report: Report) -> bool:

@@ -30,7 +30,7 @@ TEXTS_OF_AN_ENDING = ("type", "message", "code", "signal", "limit", "caught")
 LEAST_TEXT, LONGEST = 40, 600
 """Letters of one text that are shown at least, and at most."""
 
-_CUTS = re.compile(r"^… (\d+ bytes|[\d,]+ more characters(?: and \d+ bytes)?)(?: left out)? …$", re.MULTILINE)
+_CUTS = re.compile(r"^… ([\d,]+ bytes|[\d,]+ more characters(?: and [\d,]+ bytes)?)(?: left out)? …$", re.MULTILINE)
 """The supervisor's note in what a rank printed, and that of `_ends`."""
 
 Event = Communication | Span
@@ -148,7 +148,7 @@ def _ends(text: str, room: int) -> str:
 
 
 def cut_before(text: str) -> list[str]:
-    """What earlier cuts of a rank's output say that they have left out there: "1312000 bytes"."""
+    """What earlier cuts of a rank's output say that they have left out there: "1,312,000 bytes"."""
     return _CUTS.findall(text)
 
 

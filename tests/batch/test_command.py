@@ -149,6 +149,19 @@ def late_people(root) -> None:
     (root / "people.csv").write_text(table)
 
 
+def test_it_is_said_where_nobody_can_know_who_is_late(root, engine):
+    """When the batch is planned, and when its marks are written; not where nothing is ever due."""
+    assert "hand-in time" not in grade().stderr
+    late_people(root)
+    told = "No hand-in time is known for {} of 3 hand-ins; due dates and late rules are not applied to them (--people)."
+    assert told.format(3) in grade("--dry-run").stderr and told.format(3) in grade().stderr
+    assert told.format(2) in grade("--people", "people.csv").stderr
+    assert told.format(2) in call("gradebook", "out", "--out", "marks.csv").stderr
+    table = (root / "people.csv").read_text() + "bob,,2026-10-12T11:00:00+00:00\n"
+    (root / "people.csv").write_text(table.replace("x.edu,\n", "x.edu,2026-10-12T11:00:00+00:00\n"))
+    assert "hand-in time" not in grade("--people", "people.csv").stderr
+
+
 def known(root) -> dict[str, float]:
     """Whose hand-ins there are, and what lateness leaves of each."""
     with Ledger(root / "out") as ledger:

@@ -10,10 +10,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from grader.authoring import quiz_formulas
+from grader.cli import bundle
 from grader.course import bundles, project
 from grader.model.errors import UsageError
 from grader.quiz import deck
@@ -62,6 +64,18 @@ def test_a_student_gets_untouched_stubs_whatever_lies_in_the_authors_folder(root
     finally:
         mine.write_bytes(stub)
     assert (made / "exercises/90_total/total.py").read_bytes() == stub
+
+
+def test_the_first_command_is_for_the_first_exercise_that_was_asked_for(tmp_path, monkeypatch):
+    """And its folder is one word of it."""
+    monkeypatch.setattr(bundles, "student", lambda folder, *words, **more: folder)
+    monkeypatch.setattr(bundle.catalog, "all_names", lambda root: ("01_a", "02_b", "03_c"))
+    monkeypatch.setattr(bundle.catalog, "resolve", lambda text, root: {"03": "03_c"}[text])
+    told = [CliRunner().invoke(bundle.command, ["student", "a b", *ex]).output for ex in ([], ["03", "02"])]
+    assert [text.partition("Try it: ")[2].strip() for text in told] == [
+        "cd 'a b' && make grade EX=01",
+        "cd 'a b' && make grade EX=03",
+    ]
 
 
 @pytest.mark.one_in(2)

@@ -72,6 +72,12 @@ def test_a_hint_says_what_the_run_itself_hints_at(fake, root):
     assert "Seen in the run: All in one order.\n\nHint 1 of 3 for “It adds”" in call("hint", "1").stdout
 
 
+def test_a_finished_exercise_has_no_hint_and_that_is_no_mistake(fake, root):
+    (root / "exercises/01_add/add.py").write_text("def add(rank): return 3\n")
+    result = call("hint", "1")
+    assert result.exit_code == 0 and result.stdout == "Every check of 01_add passes; there is nothing to hint at.\n"
+
+
 def test_hints_come_also_where_no_progress_can_be_written(fake, root, monkeypatch):
     """They are asked for by their level then."""
     (root / "blocked").touch()

@@ -90,7 +90,13 @@ def test_the_score_of_one_exercise_is_that_of_the_terminal():
 
 def test_the_command_that_replays_is_there():
     assert 'make grade EX=03 SUBMISSION=handed_in/no_mean.py ARGS="--seed 123"' in page_of(partial()).text
-    assert "SUBMISSION" not in page_of(replace(partial(), submission=submission("$(id).py"))).text
+    assert "SUBMISSION='$(id).py'" in page_of(replace(partial(), submission=submission("$(id).py"))).text
+    assert "SUBMISSION" not in page_of(replace(partial(), submission=submission("a\nb.py"))).text
+
+
+def test_a_path_is_text_in_the_command_that_replays():
+    page = page_of(replace(partial(), submission=submission("<b onclick=x>'&amp;.py")))
+    assert """SUBMISSION='<b onclick=x>'"'"'&amp;.py'""" in page.text
 
 
 def test_a_stub_is_told_where_to_start():

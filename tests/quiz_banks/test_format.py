@@ -119,4 +119,5 @@ def test_a_topic_is_named_as_one_types_it(typed):
 def test_a_topic_that_is_none_or_several_is_told(typed, told):
     with pytest.raises(UsageError) as error:
         resolve_topic(typed, ROOT)
-    assert told in str(error.value)
+    assert told in str(error.value) and "All of them: make quiz ARGS=--list." in str(error.value)
+    assert typed != "zz" or " and 12 more." in str(error.value)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from grader.cli import gradebook as alone
+from grader.cli.console import say
 from grader.cli.options import file_path
 
 
@@ -22,12 +23,15 @@ def command(folder: Path, kind: str, roster: Path | None, item: str | None, out:
 
     Ends with 3 where somebody has no mark because the grader was at fault, or something is not graded yet.
     """
+    from grader.batch import people
     from grader.batch.folder import driving
     from grader.batch.ledger import Ledger
     from grader.batch.marks import publish
     from grader.batch.results import results
 
     with Ledger(folder) as ledger, driving(ledger):
+        if told := people.untimed(ledger):
+            say(told)
         code = alone.write(list(results(ledger)), kind, roster, item, out)
         publish(ledger)
     return code

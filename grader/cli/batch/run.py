@@ -126,6 +126,7 @@ def _grade(asked: Options, machine: Machine) -> int:
     with Ledger(asked.out, shard=folder.shard_name(plan.shard), new=True) as ledger, folder.driving(ledger):
         _tell_kept(asked, plan, ledger)
         planned = make(ledger, plan, clock.timestamp)
+        _tell_untimed(planned)
         only = _people(asked.only, planned.people)
         agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
         engine = engines.engine_of(asked.engine, plan.root, machine, planned.widest)
@@ -159,6 +160,7 @@ def _dry(asked: Options, machine: Machine) -> int:
             _tell_kept(asked, plan, ledger)
             before = ledger.plan()
             planned = make(ledger, plan, clock.timestamp)
+            _tell_untimed(planned)
             only = _people(asked.only, planned.people)
             agenda = agenda_of(ledger, planned.estimates, again=asked.again or "", only=only)
             slots = asked.slots or local_slots(machine.cores, planned.widest)
@@ -176,6 +178,11 @@ def _tell_kept(asked: Options, plan: Any, ledger: Any) -> None:
     before = yaml.safe_load(content_of(ledger.plan()).get("assignment", "")) or {}
     if before.get("checks") and not plan.assignment.checks:
         say(f"Earlier the checks in {before['checks']} were judged too, and now they are not; --checks names them.")
+
+
+def _tell_untimed(planned: Any) -> None:
+    if planned.untimed:
+        say(planned.untimed)
 
 
 def _people(named: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

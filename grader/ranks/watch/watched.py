@@ -38,7 +38,7 @@ class Tail:
 
     def text(self) -> str:
         lost = self._total - len(self._head) - len(self._tail)
-        middle = f"\n… {lost} bytes left out …\n" if lost else ""
+        middle = f"\n… {lost:,} bytes left out …\n" if lost else ""
         return bytes(self._head).decode(errors="replace") + middle + bytes(self._tail).decode(errors="replace")
 
 
