@@ -19,7 +19,7 @@ from grader.model import (
     RankRecord,
     TimedOut,
 )
-from grader.model.plain import PLAIN_TYPES, error_in_words, ours
+from grader.model.plain import NO_INPUT, NOBODY_TYPES, PLAIN_TYPES, error_in_words, ours
 from grader.model.witness import Witness
 from grader.model.words import rank_list
 from grader.ranks.inside.scene import CAUGHT
@@ -45,7 +45,6 @@ A_LOCK = "Who waits for a lock or a queue needs another thread of the same rank:
 ONE_ALONE = "What do the other ranks do when one alone raises?"
 AT_IMPORT = 'Ranks import the file before they have a group. What tries it out belongs under if __name__ == "__main__".'
 GROUP_WORDS = ("process group", "rendezvous")
-NOBODY_TYPES = "Ranks have no keyboard: input() finds nothing."
 
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""
@@ -177,7 +176,7 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
 def _why_raised(ending: Raised) -> str | None:
     """What an exception comes from that says nothing of the kind itself: asking at a keyboard, or trying out at import
     what needs a group or is not written."""
-    if ending.type == "EOFError" and "reading a line" in ending.message:
+    if ending.type == "EOFError" and NO_INPUT in ending.message:
         return NOBODY_TYPES
     tried = ending.type == "NotImplementedError" or any(word in ending.message for word in GROUP_WORDS)
     return AT_IMPORT if ending.importing and tried else None
