@@ -66,9 +66,8 @@ CONVERSIONS = {
 
 def type_hint(wanted: str, seen: str) -> str:
     """The hint where a value has another type than it should: by the names of both."""
-    if seen == "NoneType":
-        return "None is what a function returns that ends without a return."
-    return " ".join(filter(None, ["The contract asks for another type.", CONVERSIONS.get((wanted, seen))]))
+    told = f"The contract says {wanted}, not {'None' if seen == 'NoneType' else seen}."
+    return " ".join(filter(None, [told, CONVERSIONS.get((wanted, seen))]))
 
 
 def typed(value: Any, kind: Any) -> Any:

@@ -142,10 +142,12 @@ def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
     first, (name, _, most) = causes[0].ending, limit.partition(": ")
     numbers = tuple(record.rank for record in causes)
     said = detail(first).strip().partition("\n")[0]
+    what, size = WORDS.get(name, name), most.rpartition("at most ")[2].removeprefix("more than ")
+    far = f"the limit on {what}, {size}." if size[:1].isdigit() else f"the limit on {what}."
     yield Finding(
-        subject=f"Reached the limit on {WORDS.get(name, name)}", expected=most if said else "",
+        subject=f"Reached the limit on {what}", expected=most if said else "",
         actual=said or most, ranks=numbers, line=first.at,
-        hint="A right solution stays far below it. Does something grow in every step, or never end?",
+        hint=f"A right solution stays far below {far} Does something grow in every step, or never end?",
     )  # fmt: skip
 
 
