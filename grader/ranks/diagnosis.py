@@ -51,7 +51,7 @@ WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 
 
 def diagnose(case: Case, ranks: Sequence[RankRecord], file: str, witness: Witness | None = None) -> Diagnosis | None:
-    """None if every rank finished. `file` is the student's file, for the sentences; `witness` says where they met."""
+    """None if every rank finished. `file` is the name that the student's file has; `witness` says where they met."""
     failed = [record for record in ranks if not isinstance(record.ending, Finished)]
     if not failed:
         return None
