@@ -1,5 +1,6 @@
 """`python -m grader`. Says in one sentence what is missing where even the command line cannot be loaded."""
 
+import os
 import sys
 
 
@@ -24,6 +25,9 @@ def run() -> None:
 
 def _refusal(fault: str) -> int:
     remedy = "`make grade` creates an environment that has all that is needed."
+    made = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ".venv")
+    if os.path.exists(os.path.join(made, "bin", "python")) and made != sys.prefix:
+        remedy = "`%s -m grader` has all that is needed." % os.path.join(os.path.relpath(made), "bin", "python")  # noqa: UP031
     if "ranklings" in sys.argv[0]:  # as pip installs it, where there may be no Makefile
         remedy = "Install ranklings anew, from where you had it and by a Python that is new enough."
     sys.stderr.write("grader: " + fault + " " + remedy + "\n")

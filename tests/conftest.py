@@ -121,6 +121,7 @@ def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) ->
         session: Session | None = None,
         live: Live | None = None,
         preload: tuple[str, ...] = (),
+        handed_in: str = "behaviours.py",
         **how: object,
     ) -> Run:
         text = (STUDENTS / "behaviours.py").read_text() if source is None else source
@@ -137,7 +138,7 @@ def run_on_ranks(warm_levels: dict[str, Session], level: str, tmp_path: Path) ->
         )
         settings = {"world_size": 2, "process_group": True, "deadline": 30.0, **how}
         case = Case(name=behaviour, probe=behaviour, **settings)  # type: ignore[arg-type]
-        submission = Submission(path=Path("behaviours.py"), source=text.encode(), digest="")
+        submission = Submission(path=Path(handed_in), source=text.encode(), digest="")
         return (session or warm_levels[level]).run(exercise, submission, case, live)
 
     return run

@@ -274,6 +274,22 @@ def test_a_limit_is_the_cause_and_named_where_the_grader_stopped_the_rank() -> N
     found = diagnosis(Killed(signal="SIGKILL", by_grader=True), over)
     assert found is not None and (found.kind, found.ranks) == ("limit", (1,))
     assert found.findings[0].sentence() == "Reached the limit on processes on rank 1: 812, at most 500"
+    assert str(found.findings[0].hint).startswith("A right solution stays far below the limit on processes, 500. ")
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("output: more than 32 MiB", "output, 32 MiB."),
+        ("memory: 5000 MiB, at most 4096 MiB for each rank", "memory, 4096 MiB for each rank."),
+        ("disk: at most 64 MiB of files", "files, 64 MiB of files."),
+        ("disk: more than can be looked at", "files."),
+    ],
+)
+def test_the_hint_of_a_limit_names_it_since_it_is_told_alone_too(limit: str, told: str) -> None:
+    """`make hint` shows no finding above it."""
+    found = diagnosis(Killed(signal="SIGKILL", by_grader=True, limit=limit))
+    assert found and str(found.findings[0].hint).startswith(f"A right solution stays far below the limit on {told} ")
 
 
 def test_a_rank_that_was_stopped_is_the_cause_for_one_that_seems_busy() -> None:

@@ -151,7 +151,7 @@ def test_a_small_screen_says_how_to_quit_and_has_room_for_all_keys(tmp_path):
         view.worker.say("report", reports.partial(), first=0.1, seconds=0.2)
         await view.sees("failed", "q quit", "? all keys")
         await view.press("question_mark")
-        await view.sees("next exercise; previous exercise", "put the stub back", "PgUp PgDn", "Any key goes back.")
+        await view.sees("next exercise; previous exercise", "put the stub back", "PgUp PgDn", "Any other key")
 
     check_of(tmp_path, test, (60, 20))
 

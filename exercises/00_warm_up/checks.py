@@ -58,9 +58,8 @@ class Averaged(TypedDict):
 def expect_type(rank, function, wanted, seen):
     """A function returned a tensor, a list or a dict. None is often what a collective returned."""
     none = seen == "NoneType"
-    actual = "None" if none else f"an object of type {seen}"
-    hint = NOTHING_RETURNED if none else None
-    rank.expect(seen == wanted, f"what {function} returned", f"a {wanted}", actual, hint=hint)
+    told = {"actual": "None", "hint": NOTHING_RETURNED} if none else {"actual": f"an object of type {seen}"}
+    rank.expect_type(seen, wanted, f"what {function} returned", expected=f"a {wanted}", **told)
 
 
 # total
@@ -169,7 +168,7 @@ def judge_places(runs, probe, last):
             if (number == size - 1) is last:
                 subject = f"right_neighbour({number}, {size})"
                 rank.expect_success(seen, subject, expected=(number + 1) % size)
-                rank.expect(seen["type"] == "int", f"the type of {subject}", "int", seen["type"])
+                rank.expect_type(seen["type"], "int", f"the type of {subject}")
                 rank.expect_equal(seen["answer"], (number + 1) % size, subject)
 
 
@@ -196,7 +195,7 @@ def judge_means(run, probe, call, dtype, later=""):
         missing, strange = sorted(wanted.keys() - seen["means"]), sorted(seen["means"].keys() - wanted)
         rank.expect(not missing and not strange, "the names", "those of the argument", told(missing, strange))
         for name, mean in seen["means"].items():
-            rank.expect(not isinstance(mean, str), f"the type of {name!r}", "float", mean)
+            rank.expect_type(mean if isinstance(mean, str) else "float", "float", f"the type of {name!r}")
         own = {name: rounded(every[rank.rank][name], dtype) for name in wanted}
         alternatives = {"this is the rank's own number": own} if run.world_size > 1 else None
         found, exact = ({name: rounded(one[name], dtype) for name in wanted} for one in (seen["means"], wanted))
@@ -293,7 +292,7 @@ def test_stuck_answers(runs, probe):
     for rank, group, seen in answers(runs, probe):
         if ordinary(group) and 0 not in lengths(group):
             rank.expect_success(seen, f"stuck({shown(group)})", expected="True or False")
-            rank.expect(seen["type"] == "bool", f"the type of stuck({shown(group)})", "bool", seen["type"])
+            rank.expect_type(seen["type"], "bool", f"the type of stuck({shown(group)})")
 
 
 def test_stuck_names(runs, probe):

@@ -136,7 +136,7 @@ def results_of(run, launch, name):
     """The list that a launch came back with."""
     expect_back(run, launch, name)
     subject = LAUNCHES[name]
-    run.expect(launch["type"] == "list", f"{subject} returned the wrong type", "list", launch["type"])
+    run.expect_type(launch["type"], "list", f"{subject} returned the wrong type")
     return run.expect_kind(launch["results"], list[Any], subject)
 
 

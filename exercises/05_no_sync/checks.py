@@ -279,7 +279,7 @@ def test_leftovers(runs, probe):
 def test_loss(runs, probe):
     """The mean loss over this rank's samples is returned, as a float"""
     for run, rank, call, plan, step in steps_of(runs, probe):
-        rank.expect(step["is_float"], "the type of the returned loss", "float", step["type"])
+        rank.expect_type("float" if step["is_float"] else step["type"], "float", "the type of the returned loss")
         wanted = mean_loss(probe, run, call, data(probe, run, call, plan, rank.rank))(step["before"])
         found = torch.tensor(step["loss"], dtype=torch.float32)
         rank.expect_close(found, wanted.to(torch.float32), f"the returned loss {SITUATIONS[plan]}")

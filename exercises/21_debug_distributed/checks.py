@@ -163,7 +163,9 @@ def expect_means(calls, probe):
         for one in ranks:
             seen = outcome(run[one], "mean_loss", name, Mean)
             subject = f"the mean of {name}"
-            run[one].expect(seen["type"] == "float", subject, "a float", f"an object of type {seen['type']}")
+            run[one].expect_type(
+                seen["type"], "float", subject, expected="a float", actual=f"an object of type {seen['type']}"
+            )
             run[one].expect(seen["mean"] is not None, subject, "a number", "something else")
             expect_mean(run[one], seen["mean"], losses, subject)
             kept = as_it_was(seen["after"], losses[one])

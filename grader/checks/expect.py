@@ -8,12 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from grader.checks import compare
-from grader.checks.observations import Attempt, Tensors, WrongKind, typed
+from grader.checks.observations import Attempt, Tensors, WrongKind, type_hint, typed
 from grader.checks.once import Facts, Knowing, worked_out
 from grader.checks.tolerance import Reduction
 from grader.model import Case, Finding, OpenedFile, Value
 from grader.model.errors import CheckFailed, GraderError, NotJudged
-from grader.model.plain import error_in_words
+from grader.model.plain import error_in_words, no_keyboard
 from grader.model.run import digest_of
 
 if TYPE_CHECKING:
@@ -57,14 +57,15 @@ class Expectations(Knowing):
         line: int | None = None,
         hint: str | None = None,
     ) -> NoReturn:
-        """The check has failed: one fault, what was expected, what was seen, where."""
+        """The check has failed: one fault, what was expected, what was seen, where. What was seen may say more of it
+        than the check's hint."""
         finding = Finding(
             subject=subject,
             expected=str(expected),
             actual=str(actual),
             ranks=self._named(ranks),
             line=line,
-            hint=hint,
+            hint=no_keyboard(str(actual)) or hint,
             case=self.case.id,
         )
         raise CheckFailed((finding,))
@@ -146,7 +147,14 @@ class Expectations(Knowing):
         try:
             return typed(value, kind)
         except WrongKind as wrong:
-            self.fail(f"{subject}{wrong.place}", expected=wrong.expected, actual=wrong.actual, **fields)
+            told = {"expected": wrong.expected, "actual": wrong.actual, "hint": wrong.hint}
+            self.fail(f"{subject}{wrong.place}", **{**told, **fields})
+
+    def expect_type(self, seen: str, wanted: str, subject: str, **fields: Any) -> None:
+        """What the student's code gave is of the type of this name; `seen` is the name of its type, as a probe recorded
+        it."""
+        if seen != wanted:
+            self.fail(subject, **{"expected": wanted, "actual": seen, "hint": type_hint(wanted, seen), **fields})
 
     def expect_loads(
         self, data: bytes | None, subject: str, *, wanted: str = "a state dict", missing: str = "a file", **fields: Any

@@ -37,6 +37,38 @@ class WrongKind(Exception):
         self.place, self.expected, self.actual = place, expected, actual
         super().__init__(f"{place}: expected {expected}, got {actual}")
 
+    @property
+    def hint(self) -> str | None:
+        """None where a key is missing, which is no matter of types."""
+        wanted = PYDANTIC_NAMES.get(self.expected)
+        return type_hint(wanted, self.actual.removeprefix("a ")) if wanted else None
+
+
+PYDANTIC_NAMES = {
+    "a valid boolean": "bool",
+    "a valid dictionary": "dict",
+    "a valid integer": "int",
+    "a valid list": "list",
+    "a valid number": "float",
+    "a valid string": "str",
+    "a valid tuple": "tuple",
+    "an instance of Tensor": "Tensor",
+}
+"""What an expected type is called in pydantic's sentences, and in Python."""
+CONVERSIONS = {
+    ("int", "float"): "`/` gives a float, also where nothing is left over; `//` of two ints gives an int.",
+    ("float", "int"): "`//` of two ints gives an int; `/` gives a float.",
+    ("list", "tuple"): "`list(...)` makes a list of a tuple.",
+    ("tuple", "list"): "`tuple(...)` makes a tuple of a list.",
+}
+"""By the types that were asked for and seen."""
+
+
+def type_hint(wanted: str, seen: str) -> str:
+    """The hint where a value has another type than it should: by the names of both."""
+    told = f"The contract says {wanted}, not {'None' if seen == 'NoneType' else seen}."
+    return " ".join(filter(None, [told, CONVERSIONS.get((wanted, seen))]))
+
 
 def typed(value: Any, kind: Any) -> Any:
     """`value`, if it is of this kind. Raises WrongKind."""

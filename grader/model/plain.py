@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from grader.model.run import StackFrame
 
+NOBODY_TYPES = "Ranks have no keyboard: input() finds nothing."
+NO_INPUT = "EOF when reading a line"
+"""What Python says where `input()` finds nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
@@ -43,6 +47,14 @@ def error_in_words(kind: str, message: str) -> str:
     if meaning:
         return said or meaning.short
     return f"{kind}: {said}" if said else kind
+
+
+def no_keyboard(said: str) -> str | None:
+    """The hint for an error, told in words as above, that comes of asking somebody at a keyboard; None for others."""
+    if f"EOFError: {NO_INPUT}" in said:
+        return NOBODY_TYPES
+    debugger = PLAIN_TYPES["BdbQuit"]
+    return debugger.hint if debugger.short in said else None
 
 
 def ours(stack: Sequence[StackFrame]) -> str:

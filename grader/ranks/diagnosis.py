@@ -19,7 +19,7 @@ from grader.model import (
     RankRecord,
     TimedOut,
 )
-from grader.model.plain import PLAIN_TYPES, error_in_words, ours
+from grader.model.plain import NO_INPUT, NOBODY_TYPES, PLAIN_TYPES, error_in_words, ours
 from grader.model.witness import Witness
 from grader.model.words import rank_list
 from grader.ranks.inside.scene import CAUGHT
@@ -45,14 +45,13 @@ A_LOCK = "Who waits for a lock or a queue needs another thread of the same rank:
 ONE_ALONE = "What do the other ranks do when one alone raises?"
 AT_IMPORT = 'Ranks import the file before they have a group. What tries it out belongs under if __name__ == "__main__".'
 GROUP_WORDS = ("process group", "rendezvous")
-NOBODY_TYPES = "Ranks have no keyboard: input() finds nothing."
 
 WORDS = {"cpu": "processor time", "disk": "files", "file": "the size of a file"}
 """Limits whose name is not what a reader would call them."""
 
 
 def diagnose(case: Case, ranks: Sequence[RankRecord], file: str, witness: Witness | None = None) -> Diagnosis | None:
-    """None if every rank finished. `file` is the student's file, for the sentences; `witness` says where they met."""
+    """None if every rank finished. `file` is the name that the student's file has; `witness` says where they met."""
     failed = [record for record in ranks if not isinstance(record.ending, Finished)]
     if not failed:
         return None
@@ -143,10 +142,12 @@ def _excess(causes: Sequence[RankRecord], limit: str) -> Iterator[Finding]:
     first, (name, _, most) = causes[0].ending, limit.partition(": ")
     numbers = tuple(record.rank for record in causes)
     said = detail(first).strip().partition("\n")[0]
+    what, size = WORDS.get(name, name), most.rpartition("at most ")[2].removeprefix("more than ")
+    far = f"the limit on {what}, {size}." if size[:1].isdigit() else f"the limit on {what}."
     yield Finding(
-        subject=f"Reached the limit on {WORDS.get(name, name)}", expected=most if said else "",
+        subject=f"Reached the limit on {what}", expected=most if said else "",
         actual=said or most, ranks=numbers, line=first.at,
-        hint="A right solution stays far below it. Does something grow in every step, or never end?",
+        hint=f"A right solution stays far below {far} Does something grow in every step, or never end?",
     )  # fmt: skip
 
 
@@ -177,7 +178,7 @@ def describe(ending: Ending, file: str) -> tuple[str, str | None]:
 def _why_raised(ending: Raised) -> str | None:
     """What an exception comes from that says nothing of the kind itself: asking at a keyboard, or trying out at import
     what needs a group or is not written."""
-    if ending.type == "EOFError" and "reading a line" in ending.message:
+    if ending.type == "EOFError" and NO_INPUT in ending.message:
         return NOBODY_TYPES
     tried = ending.type == "NotImplementedError" or any(word in ending.message for word in GROUP_WORDS)
     return AT_IMPORT if ending.importing and tried else None

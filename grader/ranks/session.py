@@ -209,7 +209,7 @@ class Session:
                 raise RunError(str(error)) from None  # ranks of other runs were there
             raise
         self._paces[exercise.name, case.id] = seconds
-        diagnosis = diagnose(case, found, exercise.file, witness)
+        diagnosis = diagnose(case, found, submission.path.name, witness)
         return Run(case=case, ranks=found, seconds=seconds, diagnosis=diagnosis, opened=files, witness=witness)
 
     def pace(self, exercise: Exercise, case: Case) -> float:

@@ -233,6 +233,13 @@ def test_another_shell_is_told_the_pace_that_the_driver_tells(tmp_path, monkeypa
         assert pace.known(ledger) is None
 
 
+def test_a_call_that_lacks_an_option_is_told_the_command_as_it_is_typed(root):
+    """`batch FOLDER`, as docs have it, with the options that are needed; also on the help page."""
+    for words in (["hand_ins"], ["hand_ins", "--help"], ["run", "--help"]):
+        told = " ".join(call(*words).output.split())
+        assert " batch --assignment FILE --out DIR [OPTIONS] SUBMISSIONS" in told
+
+
 # --- for real ---------------------------------------------------------------------------------------------------------
 
 

@@ -84,3 +84,15 @@ def test_a_python_without_our_packages_is_told_what_to_do(tmp_path):
     assert done.returncode == 3
     assert done.stderr.startswith("grader: The package click is not installed here.")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("prepared", [False, True], ids=["not prepared", "prepared"])
+def test_it_names_the_environment_that_make_has_made(prepared, tmp_path):
+    shutil.copytree(ROOT / "grader", tmp_path / "grader", ignore=shutil.ignore_patterns("__pycache__"))
+    if prepared:
+        (tmp_path / ".venv/bin").mkdir(parents=True)
+        (tmp_path / ".venv/bin/python").touch()
+    command = [sys.executable, "-S", "-m", "grader", "list"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={}, check=False)
+    assert ("`.venv/bin/python -m grader` has all" in done.stderr) is prepared
+    assert ("`make grade` creates" in done.stderr) is not prepared

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from grader import catalog
-from grader.checks import RankView
+from grader.checks import Attempt, RankView, Tensors
 from grader.grading.report import summarise
 from grader.judge import judge, judge_live
 from grader.model import Diagnosis, Exercise, Finding, Finished, Outcome, Raised, RankRecord
@@ -109,6 +111,59 @@ def test_a_missing_observation_is_told_beside_those_that_were_recorded() -> None
     many = RankRecord(rank=0, ending=Finished(), observations={f"n{number}": 1 for number in range(20)})
     with pytest.raises(CheckFailed, match=r"'n19', …$"):
         RankView(many, right_runs()[0].case).read("c", int)
+
+
+def hint_of(expectation: Callable[..., object], *args: object, **fields: object) -> str | None:
+    """The hint of what fails, where the check gives another or none."""
+    with pytest.raises(CheckFailed) as caught:
+        expectation(*args, **fields)
+    return caught.value.findings[0].hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "hint"),
+    [
+        ("EOFError", "EOF when reading a line", "Ranks have no keyboard: input() finds nothing."),
+        ("BdbQuit", "", "Ranks have no keyboard. Print what you want to know."),
+        ("EOFError", "Ran out of input", "the check's"),
+        ("ValueError", "boom", "the check's"),
+    ],
+)
+def test_a_call_that_asks_at_a_keyboard_gets_the_hint_that_there_is_none(kind: str, message: str, hint: str) -> None:
+    """In place of what the check says about the value that never came."""
+    rank, attempt = first_rank(), {"raised": [kind, "Exception"], "message": message, "line": 3, "said": message}
+    assert hint_of(rank.expect_success, attempt, "f()", hint="the check's") == hint
+    assert hint_of(rank.expect_raised, attempt, "TypeError", "f()", hint="the check's") == hint
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "hint"),
+    [
+        ((1,), list[int], "The contract says list, not tuple. `list(...)` makes a list of a tuple."),
+        ([1], tuple[int], "The contract says tuple, not list. `tuple(...)` makes a tuple of a list."),
+        ([1.5], list[int], "The contract says int, not float. `/` gives a float, also where nothing is left over; "
+                           "`//` of two ints gives an int."),
+        ("True", bool, "The contract says bool, not str."),
+        (None, Tensors, "The contract says dict, not None."),
+        ({}, Attempt, None),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_gets_a_hint_about_types(value: Any, kind: Any, hint: str | None) -> None:
+    """Unless the check gives one of its own. A key that is missing is no matter of types."""
+    rank = first_rank(value=value)
+    assert hint_of(rank.read, "value", kind) == hint_of(rank.expect_kind, value, kind, "it") == hint
+    assert hint_of(rank.expect_kind, value, kind, "it", hint="the check's") == "the check's"
+
+
+def test_a_type_that_a_probe_named_is_judged_likewise() -> None:
+    rank = first_rank()
+    rank.expect_type("int", "int", "the type of f()")
+    assert hint_of(rank.expect_type, "float", "int", "it") == hint_of(rank.expect_kind, 1.5, int, "it")
+    assert hint_of(rank.expect_type, "float", "int", "it", hint="the check's") == "the check's"
+
+
+def first_rank(**observations: Any) -> RankView:
+    return RankView(RankRecord(rank=0, ending=Finished(), observations=observations), right_runs()[0].case)
 
 
 def test_a_run_that_went_wrong_fails_its_check_with_the_diagnosis(exercise: Exercise) -> None:

@@ -52,6 +52,12 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(run_on_ranks: RunIt, f
     assert sentence in sentences(run)
 
 
+def test_a_file_that_cannot_be_imported_is_called_as_it_was_handed_in(run_on_ranks: RunIt) -> None:
+    """Ranks have it under the exercise's name, which is another file's where the student looks."""
+    how = {"process_group": False, "world_size": 1, "handed_in": "elsewhere/mine.py"}
+    assert "mine.py could not be imported" in sentences(run_on_ranks("", source="import no_such_module", **how))
+
+
 def test_a_right_file_is_usable(run_on_ranks: RunIt) -> None:
     """The control beside the faults: the contract's signature, one that takes more, and one that a decorator makes of
     a function that takes more still, whose name and signature it copies."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from grader.model import Deadlocked, Exited, Finished, Killed, Raised, Run, TimedOut
+from grader.model import MIB, Deadlocked, Exited, Finished, Killed, Limits, Raised, Run, TimedOut
 from tests.conftest import RunIt
 from tests.ranks.told import line_of, sentences
 
@@ -100,3 +100,11 @@ def test_a_rank_that_computes_for_ever_times_out_at_its_line(run_on_ranks: RunIt
     assert endings(run) == [TimedOut, TimedOut]
     start = line_of("while True", "computes_for_ever")
     assert run.ranks[0].ending.at in (start, start + 1)
+
+
+def test_a_rank_that_prints_for_ever_is_ended_at_its_line(run_on_ranks: RunIt) -> None:
+    """Long before the deadline."""
+    run = run_on_ranks("prints_for_ever", world_size=1, limits=Limits(output=MIB))
+    ending, start = run.ranks[0].ending, line_of("while True", "prints_for_ever")
+    assert isinstance(ending, Killed) and ending.limit == "output: more than 1 MiB" and ending.at in (start, start + 1)
+    assert run.diagnosis and run.diagnosis.findings[0].line == ending.at

@@ -65,6 +65,11 @@ def computes_for_ever(rank):
         pass
 
 
+def prints_for_ever(rank):
+    while True:
+        print("x" * 80)
+
+
 def skips_a_collective(rank):
     if rank.rank != 1:
         dist.all_reduce(torch.ones(3))

@@ -77,7 +77,7 @@ def test_reset_asks_first():
     state = pressed(graded(reports.partial()), "reset")
     assert state.overlay is Overlay.RESET and state.effects == () and "Put the stub" in shown(state)
     assert pressed(state, "yes").effects == (Reset(exercise=reports.EXERCISE),)
-    for key in ("quit", "enter", "other"):
+    for key in ("escape", "enter", "other"):
         assert pressed(state, key).effects == () and pressed(state, key).overlay is Overlay.NONE
 
 
@@ -112,7 +112,7 @@ def test_the_list_is_loaded_walked_and_left():
     state = advance(fresh(), Listed(entries=entries))
     assert state.cursor == 1 and "› 03" in shown(state)
     assert pressed(state, "down", "enter").effects == (Load(name="04_launch"),)
-    assert pressed(state, "enter").effects == () and pressed(state, "quit").overlay is Overlay.NONE
+    assert pressed(state, "enter").effects == () and pressed(state, "escape").overlay is Overlay.NONE
     assert pressed(state, *["up"] * 5).cursor == 0
 
 
@@ -124,7 +124,7 @@ def test_what_is_found_out_of_the_exercises_later_moves_nothing():
     assert "at fault" not in shown(state)
     later = advance(state, Listed(entries=found, since=True))
     assert later.cursor == state.cursor == 2 and later.overlay is Overlay.LIST and "begun" in shown(later)
-    left = advance(pressed(state, "quit"), Listed(entries=found, since=True))
+    left = advance(pressed(state, "escape"), Listed(entries=found, since=True))
     assert left.overlay is Overlay.NONE and left.effects == ()
 
 
@@ -157,8 +157,17 @@ def test_a_submission_from_elsewhere_is_neither_reset_nor_left():
 def test_help_names_every_key_and_any_key_leaves_it():
     state = pressed(fresh(), "help")
     assert all(what.split()[0] in shown(state) for _, what in KEYS.values())
-    assert pressed(state, "quit").effects == () and pressed(state, "other").overlay is Overlay.NONE
-    assert pressed(fresh(), "quit").effects == (Quit(),)
+    assert pressed(state, "other").overlay is Overlay.NONE
+
+
+def test_q_quits_wherever_the_last_line_says_so_and_the_last_line_names_no_key_that_does_nothing():
+    listed = advance(fresh(), Listed(entries=(Entry(name=NAMES[0], exercise=None),)))
+    over = [pressed(fresh(), "help"), pressed(fresh(), "reset"), listed]
+    for state in [fresh(), *over]:
+        assert "q quit" in shown(state) and pressed(state, "quit").effects == (Quit(),)
+    assert [("r rerun" in shown(state), "Esc back" in shown(state)) for state in over] == [
+        (False, False), (False, False), (False, True),
+    ]  # fmt: skip
 
 
 def test_a_key_takes_away_what_was_said():

@@ -22,7 +22,14 @@ from grader.grading.request import Machine, need_torch
 from grader.model.errors import RunError, UsageError
 
 
-@click.command("run")
+class Run(click.Command):
+    """`batch run`, whose usage is told as it is called: `batch FOLDER …`."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage((ctx.parent or ctx).command_path, " ".join(self.collect_usage_pieces(ctx)))
+
+
+@click.command("run", cls=Run, options_metavar="--assignment FILE --out DIR [OPTIONS]")
 @click.argument("submissions", type=file_path)
 @click.option("--assignment", type=file_path, required=True, metavar="FILE", help="An assignment.yaml.")
 @click.option(

@@ -33,7 +33,7 @@ KEYS: Mapping[str, tuple[str, str]] = {
 def pressed(state: State, key: str) -> State:
     """The State after a key."""
     state = replace(state, notice="")
-    if key == "quit" and state.overlay is Overlay.NONE:
+    if key == "quit":
         return replace(state, effects=(*state.effects, Quit()))
     match state.overlay:
         case Overlay.LIST:
@@ -160,7 +160,7 @@ def _in_list(state: State, key: str) -> State:
             return replace(state, cursor=min(max(state.cursor + step, 0), last))
         case "enter":
             return _go_to(replace(state, overlay=Overlay.NONE), state.entries[state.cursor].name)
-        case "quit" | "list" | "escape":
+        case "list" | "escape":
             return replace(state, overlay=Overlay.NONE)
     return state
 

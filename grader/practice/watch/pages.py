@@ -20,6 +20,8 @@ MORE = "? all keys"
 QUIT = "q quit"
 FOOT = ("h hint", "n next", "r rerun", "e where", "o report", QUIT, MORE)
 """The keys that are always in sight, as many as there is room for; the way to the others and out comes first."""
+OVER = {Overlay.HELP: (QUIT,), Overlay.LIST: ("Enter go there", "Esc back", QUIT), Overlay.RESET: (QUIT,)}
+"""The keys that are in sight instead while something lies over the rest: the others would do nothing."""
 PAIRS = {"up": "down", "rerun": "replay", "next": "previous"}
 """Keys that share a line of the help, so that a small window has room for all of it."""
 
@@ -101,11 +103,12 @@ def footer(state: State, width: int) -> Lines:
     """What there is to say, in at most three lines, or else the keys."""
     if state.notice:
         return wrap(Text(state.notice, "bold"), width)[:3]
-    kept = {MORE}
-    for told in (QUIT, *FOOT):
+    keys = OVER.get(state.overlay, FOOT)
+    kept = {keys[-1]}
+    for told in (QUIT, *keys):
         if len("  ".join({*kept, told})) <= width:
             kept.add(told)
-    return [Text("  ".join(told for told in FOOT if told in kept), "dim")]
+    return [Text("  ".join(told for told in keys if told in kept), "dim")]
 
 
 def overlay(state: State, width: int) -> Lines:
@@ -123,7 +126,7 @@ def overlay(state: State, width: int) -> Lines:
 def _help(width: int) -> Lines:
     told = [("save", "grade again; a grade that runs is called off"), *_keys(), ("PgUp PgDn", "scroll")]
     lines = [line for key, what in told for line in paragraph(Text(f"{key:<9} ", "bold"), Text(what), width)]
-    return [*lines, Text("Any key goes back.", "dim")]
+    return [*lines, Text("Any other key goes back.", "dim")]
 
 
 def _keys() -> Iterator[tuple[str, str]]:

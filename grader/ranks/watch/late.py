@@ -1,4 +1,4 @@
-"""How a rank ends that is still there at the deadline, and where it was."""
+"""How a rank ends that is still there at the deadline or past a limit, and where it was."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping
 
 from grader.model import Ending, Killed, StackFrame
+from grader.ranks.watch.census import Excess
 from grader.ranks.watch.evidence import Snapshot, ThreadState, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.parsing import stack_of_dump
-from grader.ranks.watch.telling import timed_out
+from grader.ranks.watch.telling import STOPPED, timed_out
 from grader.ranks.watch.watched import Watched, stopped
 
 ANSWER, TICK = 1.0, 0.04
@@ -25,6 +26,17 @@ def late_endings(late: list[Watched], seen: Mapping[int, Snapshot], folder: RunF
     silent = [rank for rank in late if not stopped(rank.pid) and not main[rank.rank].stack]
     stacks = stacks_by_signal(silent, folder, file)
     return {rank.rank: _ending(rank, main[rank.rank], stacks.get(rank.rank, ())) for rank in late}
+
+
+def excess_endings(live: list[Watched], found: Excess, folder: RunFolder, file: str) -> dict[int, Ending]:
+    """By rank. If no rank can be blamed, all live ranks are. Who prints is asked where; what grows is ended at once."""
+    blamed = [rank for rank in live if rank.rank in found.ranks] or live
+    stacks = stacks_by_signal(blamed, folder, file) if found.text.startswith("output: ") else {}
+    over = {
+        rank.rank: Killed(signal="SIGKILL", by_grader=True, limit=found.text, stack=stacks.get(rank.rank, ()))
+        for rank in blamed
+    }
+    return {rank.rank: over.get(rank.rank, STOPPED) for rank in live}
 
 
 def _ending(rank: Watched, main: ThreadState, stack: tuple[StackFrame, ...]) -> Ending:

@@ -26,7 +26,7 @@ from grader.ranks.watch.decide import DeadlockRule, grace_is_over, waits
 from grader.ranks.watch.evidence import NO_ANSWER, Snapshot, main_thread
 from grader.ranks.watch.folder import RunFolder
 from grader.ranks.watch.gloo import GlooEvidence
-from grader.ranks.watch.late import late_endings
+from grader.ranks.watch.late import excess_endings, late_endings
 from grader.ranks.watch.sight import Sights
 from grader.ranks.watch.starting import given_port, started
 from grader.ranks.watch.telling import STOPPED, deadlocked, live_message, live_row, printed_message, told
@@ -223,11 +223,10 @@ class Supervisor:
         return {rank.rank: rank.pid for rank in self.ranks if not rank.gone}
 
     def _end_excess(self, live: list[Watched], found: Excess) -> None:
-        """End the run. If no rank can be blamed, all live ranks are."""
-        blamed = found.ranks & {rank.rank for rank in live} or {rank.rank for rank in live}
+        """End the run."""
+        endings = excess_endings(live, found, self.folder, self.request.file)
         for rank in live:
-            limit = found.text if rank.rank in blamed else ""
-            self._end(rank, Killed(signal="SIGKILL", by_grader=True, limit=limit))
+            self._end(rank, endings[rank.rank])
         reaper.kill_descendants()
 
     def _look_for_deadlock(self) -> None:
