@@ -25,6 +25,8 @@ WAYS = {
     "process_group": "beside a process group in which this process is rank 0 of 1",
     "group_of_three": "beside a process group in which this process is rank 1 of 3",
 }
+NEAR = (1, 32)
+"""So far apart in the data set are samples that no shuffle keeps together."""
 Shard = list[int]
 
 
@@ -282,7 +284,8 @@ def test_one_permutation(runs, probe):
 
 def judge_mixed(runs, probe, *names):
     """In these tables every shard is a sample of the whole data set, and in no order, as far as its mean, the
-    correlation of place and index and its steps up and down tell; and no two epochs deal out the same groups."""
+    correlation of place and index and its steps up and down tell; neighbours part; and no two epochs deal out the same
+    groups."""
     # Of 1500 indices out of 4500, in units of 4500: the mean is 1/2 with a deviation of 0.006, the correlation 0 with
     # one of 0.026, the part of steps that go up 1/2 with one of 0.0075. A tenth, a quarter and a tenth are more than
     # nine of these each: below 1e-18. Two equal ways to deal 4500 samples to 3 ranks are nothing.
@@ -296,6 +299,7 @@ def judge_mixed(runs, probe, *names):
         for epoch, shards in enumerate(epochs):
             for replica, shard in enumerate(shards):
                 judge_shuffled(run, setting.n, shard, f"{named(setting, replica)}, epoch {epoch}")
+            judge_apart(run, setting, shards, f"{named(setting)}, epoch {epoch}")
 
 
 def judge_shuffled(run, n, shard, subject):
@@ -307,6 +311,20 @@ def judge_shuffled(run, n, shard, subject):
     up = mean(left < right for left, right in pairwise(shard))
     seen = f"{up:.0%} of them, {brief(shard)}"
     run.expect(abs(up - 0.5) < 0.1, f"{subject}: the indices that are greater than the one before", "about half", seen)
+
+
+def judge_apart(run, setting, shards, subject):
+    """Samples that are near each other in the data set are as far apart in the shards as any two, however the order
+    was dealt: every N-th entry, or in blocks."""
+    # The distance of two random places is a third of the shard. Its mean over 4500 pairs has a deviation of 0.0035 of
+    # the shard. A twelfth is more than twenty of these: nothing.
+    place = {index: at for shard in shards for at, index in enumerate(shard)}
+    for near in NEAR:
+        pairs = [(index, index + near) for index in place if index + near in place]
+        apart, wanted = sum(abs(place[a] - place[b]) for a, b in pairs) / max(1, len(pairs)), share(setting) / 3
+        samples = f"{subject}: how far apart samples i and i+{near} are in the shards, on average"
+        near_enough = abs(apart - wanted) < share(setting) / 12
+        run.expect(near_enough, samples, f"about {round(wanted)} places", count(round(apart), "place"))
 
 
 def judge_moves(runs, probe, *names):

@@ -469,6 +469,9 @@ def test_reshuffles(runs, probe):
         expect_new_samples(training.rank, training.epochs(epochs))
     for run, trainings in zip(runs("train"), together(runs, probe), strict=True):
         expect_new_company(run, trainings, epochs)
+    for rank in chain(*runs("alone", recorded=["long batches"])):
+        orders, whole = rank.read("long batches", list[list[int]]), rank.parameters["long"]["samples"]
+        expect_new_orders(rank, [order for order in orders if len(order) == whole])  # one batch is an epoch
 
 
 def expect_shuffled(training, epochs):
@@ -477,11 +480,15 @@ def expect_shuffled(training, epochs):
         training.rank.expect(order != sorted(order), subject, "shuffled", seen)
 
 
+def expect_new_orders(rank, orders):
+    for order, times in Counter(map(tuple, orders)).most_common(1):
+        rank.expect(times == 1, "the order", "another one in every epoch", f"{times} epochs begin {listed(order)}")
+
+
 def expect_new_samples(rank, orders):
-    order, times = Counter(map(tuple, orders)).most_common(1)[0]
-    rank.expect(times == 1, "the order", "another one in every epoch", f"{times} epochs begin {listed(order)}")
+    expect_new_orders(rank, orders)
     sets = {frozenset(order) for order in orders}
-    changes = len(sets) > 1 or len(orders) == 1 or len(set(order)) == rank.parameters["samples"]
+    changes = len(sets) > 1 or len(orders) == 1 or len(set(orders[0])) == rank.parameters["samples"]
     rank.expect(changes, "a rank's samples", "others in every epoch", "always the same ones, in another order")
 
 
@@ -506,6 +513,10 @@ def expect_model(rank):
     returned, subject = rank.read("returned", Returned), "what train_ddp returned"
     rank.expect(returned["exact"], subject, "a Classifier, as model_class() makes it", returned["type"])
     rank.expect(returned["trained"], subject, "the model that was trained", "another object of its class")
+    if "trained on" in rank:  # the group was left
+        hint = "What of the training still hangs on the model that you return?"
+        subject, wanted = "a backward pass of the returned model where there is no group", "its gradients"
+        rank.expect_success(rank.read("trained on", Attempt), subject, expected=wanted, hint=hint)
 
 
 def test_checkpoint(runs, probe):

@@ -278,6 +278,15 @@ def train(rank, data=None):
     rank.record("left", not dist.is_initialized())
     record_training(rank, notes, returned)
     record_files(rank, folder, name)
+    if type(returned) is model_class and not dist.is_initialized():
+        rank.record("trained on", rank.attempt(train_on, returned, data).described())
+
+
+def train_on(model, data):
+    """A forward and a backward pass as somebody makes who is alone, and has no group."""
+    Classifier.notes = None
+    inputs = data.inputs[:1].to(next(model.parameters()).device)
+    model(inputs).sum().backward()
 
 
 def record_training(rank, notes, returned):
@@ -383,20 +392,21 @@ def any_port(rank, asked, sizes, options):
 
 
 def alone(rank):
-    """Four calls in one process, on one rank: one that is told no meeting place and trains at rate 0, one that is
-    interrupted and told a port alone, one of a model that cannot be built (where several ranks let rank 0 build for
-    all, the others would wait for it) and that is told an address alone, and a whole one with another model and other
-    options, which must owe nothing to those before it. Its data were another call's, and hold something else now; its
-    address is what is left of the one that the call before was told."""
-    asked, sizes, little = [], [], rank.parameters["little"]
+    """Four calls in one process, on one rank: one that is told no meeting place and trains for many epochs at rate 0,
+    one that is interrupted and told a port alone, one of a model that cannot be built (where several ranks let rank 0
+    build for all, the others would wait for it) and that is told an address alone, and a whole one with another model
+    and other options, which must owe nothing to those before it. Its data were another call's, and hold something else
+    now; its address is what is left of the one that the call before was told."""
+    asked, sizes, long = [], [], rank.parameters["long"]
     stores.stand_in_for_stores(partial(any_port, rank, asked, sizes))
     rank.record("host", socket.gethostname())
-    data = data_of(rank.seed + 1, little["samples"])
+    data = data_of(rank.seed + 1, long["samples"])
     first = rank.scratch / "first.pt"
     os.environ.update(MISLEADING)
-    attempt(rank, "unplaced", data=data, epochs=little["epochs"], checkpoint_path=first, **little["options"])
+    attempt(rank, "unplaced", data=data, epochs=long["epochs"], checkpoint_path=first, **long["options"])
     first.unlink(missing_ok=True)
     trained = Classifier.notes.trained
+    rank.record("long batches", Classifier.notes.batches)
     rank.record("without a rate", [*Classifier.notes.states, trained.state()] if trained else [])
     for name in MISLEADING:
         os.environ.pop(name, None)

@@ -564,6 +564,7 @@ OBSTACLES = {
     "folder": f"{NO_FOLDER}, and is long",
     "target": "there is a folder at path",
     "state": "a state dict raises on rank 0",
+    "words": "a state dict raises on rank 0, with a text that is not ASCII",
 }
 
 
@@ -581,7 +582,7 @@ def test_every_rank_raises(runs, probe):
         for obstacle, what in OBSTACLES.items():
             expect_everywhere(run, obstacle, f"saving where {what}")
             attempts = [rank.read(obstacle, Attempt) for rank in run]
-            if obstacle == "state" and not run[0].read("asked", bool):
+            if obstacle in probe.RAISED and not run[0].read(f"{obstacle}_asked", bool):
                 continue  # it took the values without asking for a state dict
             for rank, attempt in zip(run, attempts, strict=True):
                 rank.expect(attempt["raised"], f"saving where {what}", "an exception", error_text(attempt))

@@ -441,7 +441,8 @@ def failing(rank):
         (folder / "below" / "folder.pt").mkdir(parents=True)
         (folder / "below" / "folder.pt" / "note.txt").write_text("a folder that is not empty")
     dist.barrier()
-    targets = {"middle": FILE, "folder": f"note.txt/{LONG_WAY}{FILE}", "target": "below/folder.pt", "state": FILE}
+    targets = {"middle": FILE, "folder": f"note.txt/{LONG_WAY}{FILE}", "target": "below/folder.pt"}
+    targets |= dict.fromkeys(RAISED, FILE)
     before, files_before = bystanders(trainee), {found.name for found in folder.iterdir()}
     for obstacle, target in targets.items():
         with disturbed(rank, obstacle, trainee, path):
@@ -468,6 +469,12 @@ class NoState(Exception):
         self.lock = threading.Lock()
 
 
+WORDS = "der Zustand läßt sich nicht lesen → …"
+"""Has letters that neither ASCII nor Latin-1 has."""
+RAISED = {"state": NoState, "words": lambda: RuntimeError(WORDS)}
+"""What a state dict raises, by obstacle."""
+
+
 @contextmanager
 def disturbed(rank, obstacle, trainee, path):
     """On rank 0 alone: no file grows beyond half a checkpoint, or there is no state dict to be had."""
@@ -475,18 +482,18 @@ def disturbed(rank, obstacle, trainee, path):
         disturb.limit_files(len(files.content(path) or b"") // 2)
         yield
         disturb.limit_files(None)
-    elif (rank.rank, obstacle) == (0, "state"):
+    elif rank.rank == 0 and obstacle in RAISED:
         asked = []
 
         def no_state(*_):
             asked.append(True)
-            raise NoState()
+            raise RAISED[obstacle]()
 
         handles = [owner.register_state_dict_pre_hook(no_state) for owner in (trainee.model, trainee.optimizer)]
         yield
         for handle in handles:
             handle.remove()
-        rank.record("asked", bool(asked))
+        rank.record(f"{obstacle}_asked", bool(asked))
     else:
         yield
 
