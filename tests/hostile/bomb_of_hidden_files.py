@@ -1,4 +1,4 @@
-"""Writes 512 MiB to files of memory that a program holds open which nobody may look into: it may be run and not read."""
+"""Writes 512 MiB to files of memory that a program holds open which nobody may look into: it can be run, not read."""
 
 import ctypes
 import os
