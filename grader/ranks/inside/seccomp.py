@@ -78,8 +78,8 @@ _ON_ITSELF = {
 """Whose first argument is a process, and which a rank may call on itself only."""
 _ON_ONE = {"setpriority": ((141, 140), 0), "ioprio_set": ((251, 30), 1)}
 """Whose first argument says that the second is a process, by this number; else it is a group or a user."""
-_PRCTL, PR_SET_DUMPABLE = (157, 167), 4
-"""What lets a process hide from others what it has open and mapped. prctl(2) is refused for this alone."""
+_PRCTL = (157, 167)
+"""Refused to a rank where it would hide what it has open and mapped."""
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _PLACES = {machine: place for place, machine in enumerate(_ARCHITECTURES)}
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -130,9 +130,14 @@ def assembled(machine: str, own: int | None = None) -> bytes:
     for numbers in ({**_REFUSED, **_OF_RANKS} if own is not None else _REFUSED).values():
         code += [_instruction(_EQUAL, numbers[place], 0, 1), REFUSE]
     code += _called(_UNSHARE[place], _among(_FIRST_ARGUMENT, CLONE_NEWNET) if own is None else [REFUSE])
-    hiding = [_instruction(_LOAD, _FIRST_ARGUMENT), _instruction(_EQUAL, PR_SET_DUMPABLE, 0, 1), REFUSE, ALLOW]
-    code += _called(_PRCTL[place], hiding)
     if own is not None:
+        hiding = [
+            _instruction(_LOAD, _FIRST_ARGUMENT),
+            _instruction(_EQUAL, prctl.PR_SET_DUMPABLE, 0, 1),
+            REFUSE,
+            ALLOW,
+        ]
+        code += _called(_PRCTL[place], hiding)
         for numbers in _ON_ITSELF.values():
             code += _called(numbers[place], _among(_FIRST_ARGUMENT, 0, own))
         for numbers, kind in _ON_ONE.values():

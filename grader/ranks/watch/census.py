@@ -58,6 +58,7 @@ class Census:
         self._elsewhere, self._spawned = elsewhere, spawned
         self._counted = self._measured = time.monotonic()
         self._shared_again = 0.0
+        self._hidden: set[int] = set()
         self._shared_at_first = usage.shared_on_machine()
 
     def excess(self, pids: Mapping[int, int]) -> Excess | None:
@@ -65,8 +66,13 @@ class Census:
         how they ended and are still there. Cheap when called often."""
         try:
             return self._excess(pids)
-        except usage.Unseen as what:
+        except usage.Hidden as what:
+            if what.pid in self._hidden:  # twice: a rank is hidden for the moment between its fork and its first steps
+                return Excess(str(what), frozenset())
+            self._hidden.add(what.pid)
+        except usage.TooMany as what:
             return Excess(str(what), frozenset())
+        return None
 
     def _excess(self, pids: Mapping[int, int]) -> Excess | None:
         now = time.monotonic()
