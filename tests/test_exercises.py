@@ -40,7 +40,8 @@ def tried(warm: Session, solution: Solved, specimen: Specimen) -> Trial:
     ask for; a mutant by the checks that it has to fail alone, since that it fails no other is for `make verify`."""
     exercise, seed = solution.exercise, solution.seed
     if specimen.kind is Kind.VARIANT:
-        return next(iter(try_all(warm, exercise, ROOT, [specimen], seed, lambda phase: None)))
+        (trial,) = try_all(warm, exercise, ROOT, [specimen], seed, lambda phase: None)
+        return trial
     files, only = ((exercise.file, specimen.source),), tuple(sorted(specimen.fails))
     request = Request(exercise=exercise.name, root=ROOT, files=files, seed=seed, only=only)
     return Trial(specimen=specimen, verdicts=grade(request, warm).verdicts, seed=seed, seconds=0.0)
