@@ -67,9 +67,10 @@ class Census:
         try:
             return self._excess(pids)
         except usage.Hidden as what:
-            if what.pid in self._hidden:  # twice: a rank is hidden for the moment between its fork and its first steps
+            if what.pid in self._hidden:
                 return Excess(str(what), frozenset())
-            self._hidden.add(what.pid)
+            if what.pid not in pids.values():  # a rank itself is hidden until its first steps, and never again
+                self._hidden.add(what.pid)
         except usage.TooMany as what:
             return Excess(str(what), frozenset())
         return None
