@@ -8,12 +8,13 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from grader.model import Ending, Exited, Finished, Killed, Limits, Run
 from grader.ranks import sandbox
-from grader.ranks.watch import usage
+from grader.ranks.watch import census, usage
 from tests.conftest import LEVELS, RunIt
 
 MIB = 2**20
@@ -171,3 +172,20 @@ def test_a_process_that_nobody_may_look_into_is_no_process_without_files(monkeyp
             look([own])
     monkeypatch.setattr(usage, "_kilobytes", lambda file, *names: iter(()))
     assert list(usage.descriptors([own])) == []
+
+
+def test_a_rank_is_hidden_until_its_first_steps_and_nobody_after_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is a fork of the host, which hides itself; one may be stopped there for as long as it likes."""
+
+    def refused(*_: object) -> int:
+        raise usage.Hidden(7)
+
+    monkeypatch.setattr(census, "EVERY", 60.0)
+    monkeypatch.setattr(census, "DISK_EVERY", 0.0)
+    monkeypatch.setattr(usage, "nameless_files", refused)
+    counting = census.Census(LIMITS, tmp_path, 0)
+    assert [counting.excess({0: 7}, {7}) for _ in range(2)] == [None, None]
+    found = counting.excess({0: 7})
+    assert found is not None and found.text.startswith("hidden processes")

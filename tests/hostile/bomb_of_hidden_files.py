@@ -13,14 +13,15 @@ TELLS = "Reached the limit on"
 
 def total(value):
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody may look into this process either
-    for number in range(8):
-        descriptor = os.memfd_create(str(number))
+    descriptors = [os.memfd_create(str(number)) for number in range(8)]
+    for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
         for _ in range(64):
             os.write(descriptor, b"x" * 2**20)
     program = shutil.copy(shutil.which("sleep"), tempfile.mkdtemp())
     os.chmod(program, 0o111)
     subprocess.Popen([program, "20"], close_fds=False)
-    os.closerange(descriptor - 7, descriptor + 1)
+    for descriptor in descriptors:
+        os.close(descriptor)
     time.sleep(5)
     return value

@@ -2,10 +2,11 @@
 
 Sockets other than Unix, IP and netlink (a vsock leads out of a virtual machine, whatever the network namespace says),
 protocols and memory of which the kernel gives no account, io_uring (it opens sockets without the system call), looking
-into other processes, hiding from them, objects that outlive all processes (System V's, message queues), and doors into
-the kernel. The host may make networks, one for each run, and no other namespace; a rank makes none, and nothing that
-changes another process's limits, priority or cores. Refused calls fail with EPERM. The program is classic BPF as
-seccomp(2) describes it; bubblewrap loads it for the host, and each rank for itself, which needs no rights.
+into other processes, objects that outlive all processes (System V's, message queues), and doors into the kernel. The
+host may make networks, one for each run, and no other namespace; a rank makes none, hides from nobody who looks after
+it (the host does), and changes no other process's limits, priority or cores. Refused calls fail with EPERM. The program
+is classic BPF as seccomp(2) describes it; bubblewrap loads it for the host, and each rank for itself, which needs no
+rights.
 """
 
 from __future__ import annotations

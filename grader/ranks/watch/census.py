@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,22 +58,18 @@ class Census:
         self._elsewhere, self._spawned = elsewhere, spawned
         self._counted = self._measured = time.monotonic()
         self._shared_again = 0.0
-        self._hidden: set[int] = set()
         self._shared_at_first = usage.shared_on_machine()
 
-    def excess(self, pids: Mapping[int, int]) -> Excess | None:
+    def excess(self, pids: Mapping[int, int], beginning: Container[int] = ()) -> Excess | None:
         """The limit that the run has passed, if any. `pids` maps ranks to their processes, also those that have said
-        how they ended and are still there. Cheap when called often."""
+        how they ended and are still there. Those that are `beginning` have run nothing of the student's yet, and may
+        be as hidden as the host that they are forked from. Cheap when called often."""
         try:
             return self._excess(pids)
-        except usage.Hidden as what:
-            if what.pid in self._hidden:
-                return Excess(str(what), frozenset())
-            if what.pid not in pids.values():  # a rank itself is hidden until its first steps, and never again
-                self._hidden.add(what.pid)
         except usage.TooMany as what:
             return Excess(str(what), frozenset())
-        return None
+        except usage.Hidden as what:
+            return None if what.pid in beginning else Excess(str(what), frozenset())
 
     def _excess(self, pids: Mapping[int, int]) -> Excess | None:
         now = time.monotonic()

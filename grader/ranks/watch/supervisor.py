@@ -149,9 +149,9 @@ class Supervisor:
                     break
                 for message in rank.inbox.take():
                     self._message(rank, message)
-        rank.process.join(ANSWER)
+        code = rank.exit_code(ANSWER)
         rank.gone = True
-        self._end(rank, ending_of(rank.process.exitcode))
+        self._end(rank, ending_of(code))
 
     def _forged(self, rank: Watched, error: WireError | OverBudget) -> None:
         """A rank that sends what no rank sends, or more than it may, has failed. Nothing more is read from it."""
@@ -216,7 +216,7 @@ class Supervisor:
         loud = frozenset(rank.rank for rank in live if rank.printed.total > most)
         if loud:
             return Excess(f"output: more than {most // MIB} MiB", loud)
-        return self.census.excess(self._present())
+        return self.census.excess(self._present(), {rank.pid for rank in self.ranks if not rank.ready})
 
     def _present(self) -> dict[int, int]:
         """The ranks whose processes are there, with those, whether or not they have said how they ended."""

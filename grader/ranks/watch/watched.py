@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import select
 import signal
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
 
-from grader.model import Ending, Exited, Killed, budgets
+from grader.model import Ending, Exited, Killed, Raised, budgets
 from grader.model.trace import Trace
 from grader.ranks.watch.account import Account
 from grader.ranks.watch.channel import Inbox
 from grader.ranks.watch.evidence import Snapshot
+from grader.ranks.watch.reaper import LOOK
 
 HEAD = TAIL = 16 * 1024
 
@@ -72,6 +74,15 @@ class Watched:
                 self.account.asked += 1
                 self.channel.send_bytes(message)
 
+    def exit_code(self, seconds: float) -> int | None:
+        """How the process ended, which it may do within so many seconds; None if it goes on. Not by `join`, which waits
+        for ever where a process has closed its end of the pipe that stands for it."""
+        until = time.monotonic() + seconds
+        while self.process.exitcode is None and time.monotonic() < until:
+            time.sleep(LOOK)  # between the closing of its descriptors and its end there is nothing to wait for
+        code: int | None = self.process.exitcode
+        return code
+
     def end(self, ending: Ending, seconds: float) -> None:
         """The first ending counts."""
         if self.ending is None:
@@ -87,8 +98,10 @@ def stopped(pid: int) -> bool:
 
 def ending_of(code: int | None) -> Ending:
     """How a process ended that left without a word, by what `multiprocessing` says of it: the number of a signal is
-    negative."""
-    if code is None or code >= 0:
+    negative, and None stands for a process that has hung up and goes on."""
+    if code is None:
+        return Raised(type="MalformedMessage", message="the rank's process has closed its channel to the grader")
+    if code >= 0:
         return Exited(code=str(code), how="os._exit")
     try:
         return Killed(signal=signal.Signals(-code).name)
