@@ -18,6 +18,8 @@ from grader.ranks.watch.watched import Watched, stopped
 
 ANSWER, TICK = 1.0, 0.04
 """Seconds that a rank gets to write its stack, and between two looks for it."""
+OUTERMOST = (" in _run_module_as_main\n", '"<string>", line 1 in <module>\n', "...\n")
+"""How what faulthandler writes ends: with the outermost frame of a rank that was forked or spawned, or cut off."""
 
 
 def late_endings(late: list[Watched], seen: Mapping[int, Snapshot], folder: RunFolder, file: str) -> dict[int, Ending]:
@@ -62,4 +64,5 @@ def _asked(rank: Watched) -> bool:
 
 
 def _written(rank: Watched, folder: RunFolder) -> bool:
-    return "most recent call first" in folder.stack(rank.rank)
+    """Whether all of it is there: the main thread comes last."""
+    return folder.stack(rank.rank).endswith(OUTERMOST)
